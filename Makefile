@@ -1,0 +1,53 @@
+# Every target makes what it needs: ./.venv is created from the lock files with any
+# python3 (3.11 or newer, with venv). Choose another interpreter with PYTHON=...
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup spark demo test check bench format lock clean begin-again
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# The environment is made again from nothing when it was left unfinished, lost its
+# interpreter, or was copied here from another folder (its scripts hold absolute paths).
+SOUND := $(shell scripts/environment sound && echo yes)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/.base ## Make ./.venv with everything but Spark
+
+spark: .venv/.spark ## Add Spark, and a Java for it, to ./.venv
+
+demo: .venv/.base ## Run the main job, end to end
+	$(BIN)/peersub demo
+
+test: .venv/.spark ## Run all tests (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.base ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+
+bench: .venv/.base ## Measure the matcher against its baselines
+	$(BIN)/peersub bench matching $(ARGS)
+
+format: .venv/.base ## Format the code and apply safe lint fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: ## Write the lock files again (ARGS=--upgrade for newer versions)
+	$(PYTHON) scripts/lock.py $(ARGS)
+
+clean: ## Remove ./.venv and caches
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.base: requirements/lock.txt pyproject.toml scripts/environment $(if $(SOUND),,begin-again)
+	PYTHON="$(PYTHON)" scripts/environment base
+
+.venv/.spark: requirements/spark.txt .venv/.base
+	scripts/environment spark
+
+begin-again:
