@@ -1,0 +1,210 @@
+"""`Filter`: what a subscriber wants, as one value with its relations.
+
+A filter is a union of boxes (`normal_form`). Two filters are equal iff their normal forms are; the
+digest of the normal form is their name on the wire. `Filter.xpath` gives a tree pattern over XML with
+the same relations; a pattern and a SQL filter only meet where one of them is trivial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from peersub.events.envelope import Event
+from peersub.filters.boxes import Box, Path, box_matches
+from peersub.filters.errors import FilterError
+from peersub.filters.limits import CONJUNCTS_MAX
+from peersub.filters.normal_form import Boxes, TooManyConjunctsError, boxes_of, simplified
+from peersub.filters.relations import (
+    imperfect_merge,
+    perfect_merge,
+    union_covers,
+    union_overlaps,
+)
+from peersub.filters.sql_grammar import parse
+from peersub.filters.sql_text import text_of_boxes
+from peersub.filters.wire_form import boxes_to_bytes, bytes_to_boxes, digest_of
+
+__all__ = ["Filter", "Matchable", "attributes_of"]
+
+Matchable = Mapping[str, Any] | Event | bytes | str
+"""What a filter can be asked about: attributes, an event, or an XML document."""
+
+
+def attributes_of(event: Matchable) -> Mapping[str, Any]:
+    """The attributes that a SQL filter sees; an XML document alone has none."""
+    if isinstance(event, Event):
+        return event.attributes
+    return event if isinstance(event, Mapping) else {}
+
+
+class Filter:
+    """A boolean expression over the content of events.
+
+    >>> wanted = Filter("symbol = 'ACME' AND price > 10")
+    >>> wanted.matches({"symbol": "ACME", "price": 12.5})
+    True
+    >>> wanted.covers(Filter("symbol = 'ACME' AND price > 20"))
+    True
+
+    Args:
+        text: a SQL boolean expression; the language is described in docs/filters.md.
+
+    Raises:
+        FilterError: the text is not a filter; the error names the position and the remedy.
+    """
+
+    language = "sql"
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"a filter is text, not {type(text).__name__}")
+        self.source = text
+        try:
+            self.boxes: Boxes = boxes_of(parse(text))
+        except TooManyConjunctsError:
+            raise FilterError(
+                text,
+                0,
+                f"the filter multiplies out to more than {CONJUNCTS_MAX:,} conjunctions",
+                "Split it into several subscriptions, or use IN and BETWEEN in place of OR.",
+            ) from None
+
+    @classmethod
+    def from_boxes(cls, boxes: Iterable[Box]) -> Filter:
+        """The filter that holds what lies in any of the boxes."""
+        return cls._of(simplified(boxes))
+
+    @classmethod
+    def _of(cls, boxes: Boxes) -> Filter:
+        made = cls.__new__(cls)
+        made.boxes = boxes
+        made.source = ""
+        return made
+
+    @staticmethod
+    def xpath(pattern: str) -> Filter:
+        """A tree pattern over XML documents, such as `/nitf/body//p[@lede]`.
+
+        Raises:
+            FilterError: the pattern is outside of the supported fragment of XPath.
+        """
+        from peersub.filters.xpath import XPathFilter
+
+        return XPathFilter(pattern)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Filter:
+        """The filter that `to_bytes` wrote.
+
+        Raises:
+            ValueError: the bytes are no filter of a version that is understood.
+        """
+        form = bytes_to_boxes(data)
+        if isinstance(form, str):
+            return Filter.xpath(form)
+        return Filter._of(form)
+
+    def to_bytes(self) -> bytes:
+        """The normal form as versioned MessagePack."""
+        return boxes_to_bytes(self.boxes)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that name the filter: equal filters, and only those, have equal digests."""
+        return digest_of(self.to_bytes())
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text; parsing it gives an equal filter."""
+        return text_of_boxes(self.boxes)
+
+    @property
+    def attributes(self) -> list[Path]:
+        """The attributes that the filter speaks of, sorted."""
+        return sorted({path for box in self.boxes for path in box.domains})
+
+    def matches(self, event: Matchable) -> bool:
+        """Whether the event is wanted. Never an error, whatever the event holds."""
+        attributes = attributes_of(event)
+        return any(box_matches(box, attributes) for box in self.boxes)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no event can match."""
+        return not self.boxes
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether each event matches, as far as covering proves it."""
+        return union_covers(self.boxes, (Box({}, {}),))
+
+    def covers(self, other: Filter) -> bool:
+        """Whether each event that matches `other` matches this filter; True only if proven."""
+        if other.language != self.language:
+            return other.is_nothing or self.is_everything
+        return union_covers(self.boxes, other.boxes)
+
+    def overlaps(self, other: Filter) -> bool:
+        """Whether some event may match both; False only if it is proven that none can."""
+        if other.language != self.language:
+            return not (self.is_nothing or other.is_nothing)
+        return union_overlaps(self.boxes, other.boxes)
+
+    def equivalent(self, other: Filter) -> bool:
+        """Whether both match the same events; True only if proven."""
+        return self == other or (self.covers(other) and other.covers(self))
+
+    def merge(
+        self, other: Filter, *, sample: Iterable[Matchable] = (), budget: float = 0.0
+    ) -> Filter | None:
+        """One filter for both, with fewer conjunctions than the two have together, or None.
+
+        Without a budget the merge is perfect: it matches what one of the two matches and nothing else.
+        With one it may also match other events, at most the share `budget` of the sample's.
+
+        >>> Filter("a = 1 AND b > 0").merge(Filter("a = 2 AND b > 0")).text
+        'a IN (1, 2) AND b > 0'
+        """
+        if other.language != self.language:
+            return self if self.covers(other) else other if other.covers(self) else None
+        perfect = perfect_merge(self.boxes, other.boxes)
+        if perfect is not None:
+            return Filter._of(perfect)
+        events = [attributes_of(event) for event in sample]
+        if not events or budget <= 0:
+            return None
+        both = simplified((*self.boxes, *other.boxes))
+        unwanted = [e for e in events if not any(box_matches(box, e) for box in both)]
+        merged = imperfect_merge(
+            both,
+            len(both) - 1,
+            lambda box: sum(box_matches(box, event) for event in unwanted),
+            int(budget * len(events)),
+        )
+        return None if merged is None else Filter._of(merged)
+
+    def similarity(self, other: Filter, sample: Iterable[Matchable]) -> float:
+        """How alike two filters are on a sample: the mean of P(self|other) and P(other|self).
+
+        1 if they match the same events of the sample, 0 if they share none or one matches none.
+        """
+        from peersub.filters.similarity import sample_bits, similarity_of_bits
+
+        events = list(sample)
+        return similarity_of_bits(sample_bits(self, events), sample_bits(other, events))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Filter) or other.language != self.language:
+            return NotImplemented
+        return self.boxes == other.boxes
+
+    def __hash__(self) -> int:
+        return hash(self.boxes)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Filter({self.text!r})"

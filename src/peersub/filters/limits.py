@@ -1,0 +1,28 @@
+"""The bounds on a filter. A hostile filter meets one of them before it costs more than milliseconds."""
+
+from typing import Final
+
+TEXT_CHARACTERS_MAX: Final = 65_536
+NESTING_MAX: Final = 64
+CONJUNCTS_MAX: Final = 1_024
+"""Boxes of the normal form."""
+PRODUCTS_MAX: Final = 2 * CONJUNCTS_MAX
+"""Boxes that multiplying out may make on the way to the normal form, all steps together."""
+NUMBER_DIGITS_MAX: Final = 76
+"""As many as the widest decimal of Arrow holds."""
+TEXT_TESTS_MAX: Final = 64
+"""General LIKE patterns and RLIKE expressions of one filter: each is compared with each."""
+PATTERN_CHARACTERS_MAX: Final = 4_096
+"""Of all these patterns of a filter together."""
+UNICODE_CLASSES_MAX: Final = 64
+"""Classes such as \\pL in one RLIKE expression: each stands for hundreds of ranges."""
+PROGRAM_BYTES_MAX: Final = 1 << 18
+"""Memory that RE2 may use for one expression."""
+PIECES_MAX: Final = 256
+"""Pieces that a subtraction of boxes may leave before covering is given up as unproven."""
+SUBTRACTIONS_MAX: Final = 16_384
+"""Subtractions in one question of covering before it is given up as unproven."""
+ABSORPTION_MAX: Final = 128
+"""Boxes up to which each is compared with each to drop the covered ones: a cost of milliseconds."""
+MERGE_BOXES_MAX: Final = 32
+"""Boxes up to which merging tries the hull of each pair."""

@@ -1,0 +1,153 @@
+"""A filter's normal form as versioned MessagePack: what travels, what is hashed, what is stored.
+
+`[version, "sql", [box, ...]]` or `[version, "xpath", pattern]`. A box is
+`[[path, domain] ..., [test] ...]`, a domain `[flags, class, cuts, class, cuts, ...]`, a cut a value
+with its side; unbounded ends are nil. Decimals travel as text. Sizes are bounded before anything is
+built, and whatever does not have this shape is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any
+
+from peersub.events.kinds import KindClass, number_key
+from peersub.filters.boxes import ANY_TRUTH, Box, Path, box_of
+from peersub.filters.domains import Domain
+from peersub.filters.intervals import EMPTY, GREATEST, LEAST, Cut, IntervalSet
+from peersub.filters.limits import CONJUNCTS_MAX, NESTING_MAX, TEXT_CHARACTERS_MAX
+from peersub.filters.normal_form import Boxes, simplified
+from peersub.filters.patterns import Operator, PatternError, TextTest, check_expression
+
+__all__ = ["VERSION", "boxes_to_bytes", "bytes_to_boxes", "digest_of", "pattern_to_bytes"]
+
+VERSION = 1
+BYTES_MAX = 16 * TEXT_CHARACTERS_MAX
+
+
+@cache
+def _codec() -> Any:
+    import msgspec
+
+    return msgspec
+
+
+def boxes_to_bytes(boxes: Boxes) -> bytes:
+    """The bytes of a union of boxes; equal unions give equal bytes."""
+    encoded: bytes = _codec().msgpack.encode([VERSION, "sql", [_box(box) for box in boxes]])
+    return encoded
+
+
+def pattern_to_bytes(pattern: str) -> bytes:
+    """The bytes of a canonical tree pattern."""
+    encoded: bytes = _codec().msgpack.encode([VERSION, "xpath", pattern])
+    return encoded
+
+
+def digest_of(data: bytes) -> bytes:
+    """The 16 bytes by which a filter is known."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _box(box: Box) -> list[Any]:
+    domains, tests = box.key
+    return [
+        [[list(path), _domain(domain)] for path, domain in domains],
+        [[list(test.path), str(test.operator), test.pattern, truth] for test, truth in tests],
+    ]
+
+
+def _domain(domain: Domain) -> list[Any]:
+    form: list[Any] = [int(domain.absent) + 2 * int(domain.other)]
+    for kind_class, cuts in zip(KindClass, domain.sets, strict=True):
+        if cuts:
+            form += (int(kind_class), [_cut(cut) for cut in cuts])
+    return form
+
+
+def _cut(cut: Cut) -> Any:
+    if cut in (LEAST, GREATEST):
+        return None
+    key, side = cut
+    if isinstance(key, Decimal) or (isinstance(key, int) and not -(2**63) <= key < 2**64):
+        # A one-element list marks a number that MessagePack cannot hold, as text.
+        key = [format(key, "f") if isinstance(key, Decimal) else str(key)]
+    return [key, side]
+
+
+def bytes_to_boxes(data: bytes) -> Boxes | str:
+    """The union of boxes, or the text of the pattern, that the bytes stand for.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    if len(data) > BYTES_MAX:
+        raise ValueError(f"a filter of {len(data):,} bytes is larger than {BYTES_MAX:,}")
+    msgspec = _codec()
+    try:
+        version, language, form = msgspec.msgpack.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, RecursionError):
+        raise ValueError("the bytes are not a filter") from None
+    if version != VERSION:
+        raise ValueError(f"a filter of version {version!r} is not understood, only {VERSION}")
+    if language == "xpath" and isinstance(form, str):
+        return form
+    try:
+        if language != "sql" or len(form) > CONJUNCTS_MAX:
+            raise ValueError(language)
+        boxes = [_read_box(*box) for box in form]
+    except (TypeError, ValueError, KeyError, IndexError, InvalidOperation, PatternError):
+        raise ValueError("the bytes are not a filter") from None
+    return simplified(box for box in boxes if box is not None)
+
+
+def _read_box(domains: list[Any], tests: list[Any]) -> Box | None:
+    read_tests = {}
+    for path, operator, pattern, truth in tests:
+        test = TextTest(_read_path(path), Operator(operator), str(pattern))
+        check_expression(test.expression())
+        if not isinstance(truth, int) or not 0 < truth < ANY_TRUTH:
+            raise ValueError(truth)
+        read_tests[test] = truth
+    return box_of({_read_path(path): _read_domain(domain) for path, domain in domains}, read_tests)
+
+
+def _read_path(path: list[Any]) -> Path:
+    if not 0 < len(path) <= NESTING_MAX or not all(isinstance(name, str) for name in path):
+        raise ValueError(path)
+    return tuple(path)
+
+
+def _read_domain(form: list[Any]) -> Domain:
+    flags, sets = form[0], [EMPTY] * len(KindClass)
+    if flags not in (0, 1, 2, 3):
+        raise ValueError(flags)
+    for kind_class, cuts in zip(form[1::2], form[2::2], strict=True):
+        sets[kind_class] = _read_cuts(KindClass(kind_class), cuts)
+    number, string, boolean, date, timestamp = sets
+    return Domain(bool(flags & 1), bool(flags & 2), (number, string, boolean, date, timestamp))
+
+
+def _read_cuts(kind_class: KindClass, forms: list[Any]) -> IntervalSet:
+    last = len(forms) - 1
+    cuts = tuple(
+        (LEAST if place == 0 else GREATEST) if form is None else _read_cut(kind_class, *form)
+        for place, form in enumerate(forms)
+    )
+    if last % 2 == 0 or any(not a < b for a, b in zip(cuts, cuts[1:], strict=False)):
+        raise ValueError("cuts do not grow")
+    return cuts
+
+
+def _read_cut(kind_class: KindClass, key: Any, side: int) -> Cut:
+    if isinstance(key, list):
+        (text,) = key
+        key = number_key(Decimal(text))
+    of_class = str if kind_class is KindClass.STRING else (int, Decimal)
+    if not isinstance(key, of_class) or isinstance(key, bool) or side not in (0, 1):
+        raise ValueError(key)
+    if side == 1 and kind_class is not KindClass.NUMBER:
+        raise ValueError(side)
+    return (key, side)
