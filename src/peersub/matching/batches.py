@@ -1,0 +1,111 @@
+"""A batch of events against segments, rows and documents, and the table of deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from peersub.matching.arrow_columns import rows_of_table
+from peersub.matching.parallel import processor_count, thread_map
+from peersub.matching.segment import Segment
+
+__all__ = ["as_table", "deliveries", "match_documents", "match_rows", "match_segment"]
+
+SLICE_ROWS_MAX = 4_096
+"""Events that a thread takes at once: their codes stay in the cache."""
+SLICE_CODES_MAX = 1 << 22
+"""Codes of a slice (events times slots), which bounds its memory where there are many slots."""
+
+Found = tuple[np.ndarray, Any]
+"""Event rows, and the ids of the subscriptions that want them as a dictionary array."""
+
+
+def as_table(events: Any) -> pa.Table:
+    """The batch as a table.
+
+    Raises:
+        TypeError: it is neither a table nor a record batch.
+    """
+    if isinstance(events, pa.Table):
+        return events
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    raise TypeError(f"a batch is a pyarrow Table or RecordBatch, not {type(events).__name__}")
+
+
+def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> Found:
+    """What a segment's subscriptions want of a batch, slices of it shared among threads."""
+    workers = threads or processor_count()
+    slots = max(1, len(segment.encoded.encoder.slots))
+    rows = min(SLICE_ROWS_MAX, max(64, SLICE_CODES_MAX // slots))
+    rows = max(1, min(rows, -(-table.num_rows // workers)))
+    bounds = [
+        (start, min(start + rows, table.num_rows)) for start in range(0, table.num_rows, rows)
+    ]
+    parts = thread_map(lambda part: segment.match_rows(table, *part), bounds, workers)
+    event_rows = [
+        np.repeat(np.arange(start, stop, dtype=np.int64), np.diff(offsets))
+        for (start, stop), (offsets, _) in zip(bounds, parts, strict=True)
+    ]
+    wanted = [rows for _, rows in parts]
+    names = pa.DictionaryArray.from_arrays(
+        pa.array(_joined(wanted, np.int32)), segment.identifiers.array
+    )
+    return _joined(event_rows, np.int64), names
+
+
+def _joined(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def match_rows(match: Callable[[Any], list[str]], table: pa.Table) -> Found:
+    """Event by event, as dicts: for small batches, where compiling anything would take longer."""
+    return _found(match(row) for row in rows_of_table(table))
+
+
+def match_documents(match: Callable[[Any], list[str]], table: pa.Table, column: str) -> Found:
+    """Document by document: what XPath patterns want of the body column."""
+    if column not in table.column_names:
+        return _found(())
+    bodies = table.column(column)
+    if pa.types.is_dictionary(bodies.type):
+        bodies = bodies.cast(bodies.type.value_type)
+    if not _holds_text(bodies.type):
+        return _found(())
+    return _found(
+        [] if body is None else match(body) for chunk in bodies.chunks for body in chunk.to_pylist()
+    )
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _found(ids_per_event: Any) -> Found:
+    rows: list[int] = []
+    names: list[str] = []
+    for row, ids in enumerate(ids_per_event):
+        rows += [row] * len(ids)
+        names += ids
+    array = pa.array(names, pa.large_string()).dictionary_encode()
+    return np.array(rows, np.int64), array
+
+
+def deliveries(found: Sequence[Found]) -> pa.Table:
+    """One table of everything that was found."""
+    event_rows = pa.chunked_array([pa.array(rows) for rows, _ in found], pa.int64())
+    names = pa.chunked_array(
+        [ids for _, ids in found], pa.dictionary(pa.int32(), pa.large_string())
+    )
+    return pa.table({"event_row": event_rows, "subscription_id": names})

@@ -1,0 +1,1 @@
+"""Compiled loops of the matching index: the only modules that import numba."""

@@ -1,0 +1,297 @@
+"""`Matcher`: many subscriptions, and for each event those that want it.
+
+New subscriptions enter a small index in plain Python. When that is full it is compiled into an
+immutable segment, and neighbouring segments of similar size are merged, so that there are few of
+them and each subscription is compiled a logarithmic number of times. Removing one marks its row.
+Whatever happens inside, an event sees each subscription either wholly or not at all: changes and
+the look at what there is exclude each other, and what a running batch looks at never changes.
+
+XPath patterns live beside the SQL filters, in an index of their own over the event's document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from peersub.filters.filter import Filter, Matchable, attributes_of
+from peersub.matching.parallel import exclusive
+from peersub.matching.shared_entries import SharedEntries
+from peersub.matching.small_index import SmallIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from peersub.matching.segment import Segment
+    from peersub.matching.xpath_index import XPathIndex
+
+__all__ = ["Matcher"]
+
+FIRST_COMPILED_AT = 4_096
+"""Up to here nothing is compiled, and neither NumPy nor numba is imported."""
+RECENT_MAX = 512
+"""Once something is compiled: how many subscriptions wait in the small index."""
+GROWTH = 4
+"""A segment is merged with the one before it when that is at most this many times as large."""
+SMALL_BATCH_ROWS = 2_000
+"""Batches up to this size against a small index alone are matched event by event."""
+
+
+class Matcher:
+    """Subscriptions by id. Safe to use from several threads.
+
+    >>> matcher = Matcher()
+    >>> matcher.add("s1", Filter("symbol = 'ACME' AND price > 10"))
+    >>> matcher.match({"symbol": "ACME", "price": 12.5})
+    ['s1']
+    """
+
+    def __init__(self) -> None:
+        self._exclusive = exclusive()
+        self._recent = SharedEntries()
+        self._recent_index = SmallIndex()
+        self._recent_compiled: Segment | None = None
+        self._segments: tuple[Segment, ...] = ()
+        self._patterns = SharedEntries()
+        self._pattern_index: XPathIndex | None = None
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        with self._exclusive:
+            compiled = sum(len(segment) for segment in self._segments)
+            return compiled + len(self._recent) + len(self._patterns)
+
+    def __contains__(self, subscription_id: str) -> bool:
+        with self._exclusive:
+            return self._is_there(subscription_id)
+
+    def _is_there(self, subscription_id: str) -> bool:
+        return (
+            subscription_id in self._recent
+            or subscription_id in self._patterns
+            or any(segment.row_of(subscription_id) is not None for segment in self._segments)
+        )
+
+    def add(self, subscription_id: str, wanted: Filter) -> None:
+        """Add a subscription under a new id.
+
+        Raises:
+            ValueError: the id is there already.
+        """
+        with self._exclusive:
+            if self._is_there(subscription_id):
+                raise ValueError(
+                    f"subscription {subscription_id!r} is there already: remove it first"
+                )
+            if wanted.language == "xpath":
+                self._add_pattern(subscription_id, wanted)
+                return
+            entry = self._recent.add(subscription_id, wanted)
+            if entry is not None:
+                self._recent_index.add(entry, wanted.boxes)
+            self._recent_compiled = None
+            if len(self._recent) >= (RECENT_MAX if self._segments else FIRST_COMPILED_AT):
+                self._compile_recent()
+
+    def _add_pattern(self, subscription_id: str, wanted: Filter) -> None:
+        from peersub.matching.xpath_index import XPathIndex
+
+        if self._pattern_index is None:
+            self._pattern_index = XPathIndex()
+        entry = self._patterns.add(subscription_id, wanted)
+        if entry is not None:
+            self._pattern_index.add(entry, wanted)
+
+    def remove(self, subscription_id: str) -> None:
+        """Remove a subscription.
+
+        Raises:
+            KeyError: there is none of that id.
+        """
+        with self._exclusive:
+            if subscription_id in self._recent:
+                entry = self._recent.remove(subscription_id)
+                if entry is not None:
+                    self._recent_index.remove(entry)
+                self._recent_compiled = None
+                return
+            if subscription_id in self._patterns:
+                entry = self._patterns.remove(subscription_id)
+                if entry is not None and self._pattern_index is not None:
+                    self._pattern_index.remove(entry)
+                return
+            for segment in self._segments:
+                row = segment.row_of(subscription_id)
+                if row is not None:
+                    segment.kill(row)
+                    self._drop_dead_segments()
+                    return
+        raise KeyError(subscription_id)
+
+    # --- matching -------------------------------------------------------------------------------
+
+    def match(self, event: Matchable) -> list[str]:
+        """The ids of the subscriptions that want an event, each once.
+
+        Args:
+            event: attributes, an `Event`, or an XML document (bytes or str).
+        """
+        attributes = attributes_of(event)
+        with self._exclusive:
+            segments = self._segments
+            recent = [
+                name
+                for entry in self._recent_index.match(attributes)
+                for name in self._recent.ids(entry)
+            ]
+            patterns = self._match_patterns(event) if self._pattern_index is not None else []
+        found = [name for segment in segments for name in segment.match(attributes)]
+        return found + recent + patterns
+
+    def _match_patterns(self, event: Matchable) -> list[str]:
+        assert self._pattern_index is not None
+        return [
+            name for entry in self._pattern_index.match(event) for name in self._patterns.ids(entry)
+        ]
+
+    def match_batch(
+        self,
+        events: pa.Table | pa.RecordBatch,
+        *,
+        threads: int | None = None,
+        body_column: str = "body",
+    ) -> pa.Table:
+        """Who wants which event of a batch.
+
+        Columns are attributes (a struct is a record), nulls are missing; a column of mixed kinds is
+        a union. The column `body_column`, if there is one, is also what XPath patterns read.
+
+        Args:
+            events: an Arrow table or record batch.
+            threads: how many threads share the work; by default as many as there are processors.
+            body_column: the column with the XML document of each event.
+
+        Returns:
+            A table with a row per delivery: `event_row` (int64), the event's place in the batch,
+            and `subscription_id` (dictionary-encoded string). The order of rows is not specified.
+        """
+        from peersub.matching import batches
+
+        table = batches.as_table(events)
+        with self._exclusive:
+            segments = self._segments
+            recent = len(self._recent)
+            has_patterns = len(self._patterns) > 0
+            if recent and (segments or table.num_rows > SMALL_BATCH_ROWS):
+                segments = (*segments, self._compiled_recent())
+                recent = 0
+        found = [batches.match_segment(segment, table, threads) for segment in segments]
+        if recent:
+            found.append(batches.match_rows(self._match_recent, table))
+        if has_patterns:
+            found.append(batches.match_documents(self._match_body, table, body_column))
+        return batches.deliveries(found)
+
+    def _match_recent(self, event: Matchable) -> list[str]:
+        attributes = attributes_of(event)
+        with self._exclusive:
+            return [
+                name
+                for entry in self._recent_index.match(attributes)
+                for name in self._recent.ids(entry)
+            ]
+
+    def _match_body(self, event: Matchable) -> list[str]:
+        with self._exclusive:
+            return self._match_patterns(event)
+
+    # --- many at once ---------------------------------------------------------------------------
+
+    @classmethod
+    def from_texts(
+        cls,
+        ids: Any,
+        texts: Any,
+        *,
+        processes: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Matcher:
+        """A matcher for many SQL filters at once: parsed by several processes, compiled in one go.
+
+        Args:
+            ids: the subscription ids, a list or an Arrow array of strings.
+            texts: their filters, likewise.
+            processes: how many processes parse; by default as many as there are processors.
+            progress: called with the number of filters parsed so far.
+
+        Raises:
+            FilterError: of the first text that is no filter; `row` is its place.
+            ValueError: an id is missing or there twice.
+        """
+        from peersub.matching.bulk import segment_of_texts
+
+        matcher = cls()
+        if len(ids):
+            matcher._segments = (segment_of_texts(ids, texts, processes, progress),)
+        return matcher
+
+    # --- segments -------------------------------------------------------------------------------
+
+    def _compiled_recent(self) -> Segment:
+        """The recent subscriptions as a segment, made anew when they have changed."""
+        from peersub.matching.segment import Segment
+
+        if self._recent_compiled is None:
+            self._recent_compiled = Segment.of_filters(self._recent.items())
+        return self._recent_compiled
+
+    def _compile_recent(self) -> None:
+        segments = (*self._segments, self._compiled_recent())
+        self._recent = SharedEntries()
+        self._recent_index = SmallIndex()
+        self._recent_compiled = None
+        self._segments = _merged_where_alike(segments)
+
+    def _drop_dead_segments(self) -> None:
+        if any(len(segment) == 0 for segment in self._segments):
+            self._segments = tuple(segment for segment in self._segments if len(segment))
+
+    def save(self, folder: str | Path) -> None:
+        """Write everything to a folder, from which `open` maps it into memory."""
+        from peersub.matching.storage import save_matcher
+
+        with self._exclusive:
+            if len(self._recent):
+                self._compile_recent()
+            segments, patterns = self._segments, list(self._patterns.items())
+        save_matcher(folder, segments, patterns)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Matcher:
+        """The matcher that `save` wrote; its arrays stay in the files until they are used.
+
+        Raises:
+            ValueError: the folder holds no matcher, or one of another version.
+        """
+        from peersub.matching.storage import open_matcher
+
+        matcher = cls()
+        matcher._segments, patterns = open_matcher(folder)
+        for subscription_id, wanted in patterns:
+            matcher.add(subscription_id, wanted)
+        return matcher
+
+
+def _merged_where_alike(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """Merge from the newest back, as long as the one before is not much larger."""
+    from peersub.matching.merging import Merge
+
+    stack = list(segments)
+    while len(stack) > 1 and len(stack[-2]) <= GROWTH * len(stack[-1]):
+        newer, older = stack.pop(), stack.pop()
+        plan = Merge.of((older, newer))
+        stack.append(plan.finished(plan.compiled()))
+    return tuple(stack)

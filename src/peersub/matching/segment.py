@@ -1,0 +1,162 @@
+"""A segment: subscriptions compiled once and never changed, except that rows can die.
+
+Rows are subscriptions, in the order in which they came. Rows with equal filters share an *entry*;
+an entry has one *conjunct* per box of its filter. The encoder turns an event into codes, the index
+finds the conjuncts that hold, text tests are checked on those that are left, and `expand` leads
+from conjuncts over entries, each once, to the living rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from peersub.filters.filter import Filter
+from peersub.matching.compiled import CompiledIndex, expand
+from peersub.matching.conjunct_builder import EncodedConjuncts, build
+from peersub.matching.identifiers import Identifiers
+from peersub.matching.residual_tests import conjuncts_that_hold, pairs_that_hold
+from peersub.matching.segment_arrays import (
+    WithPrefix,
+    encoded_arrays,
+    encoded_from_arrays,
+    prefixed,
+)
+
+__all__ = ["Segment"]
+
+_OWN_ARRAYS = ("entry_offsets", "entry_rows", "digests", "alive")
+
+
+@dataclass(slots=True)
+class Segment:
+    """Compiled subscriptions. Only `alive` changes: a row turns 0 when its subscription goes."""
+
+    encoded: EncodedConjuncts
+    index: CompiledIndex
+    entry_offsets: np.ndarray
+    """int64[entries + 1]: entry e has the rows entry_rows[entry_offsets[e]:entry_offsets[e + 1]]."""
+    entry_rows: np.ndarray
+    """int32[rows]"""
+    digests: np.ndarray
+    """uint8[entries, 16]: the digest of each entry's filter."""
+    identifiers: Identifiers
+    alive: np.ndarray
+    """uint8[rows]"""
+    living: int
+
+    @classmethod
+    def of_filters(cls, subscriptions: Iterable[tuple[str, Filter]]) -> Segment:
+        """Compile some subscriptions; equal filters share an entry."""
+        ids: list[str] = []
+        entries: dict[Filter, int] = {}
+        row_entry: list[int] = []
+        for subscription_id, wanted in subscriptions:
+            ids.append(subscription_id)
+            row_entry.append(entries.setdefault(wanted, len(entries)))
+        digests = np.frombuffer(b"".join(wanted.digest for wanted in entries), np.uint8)
+        return cls.of_encoded(
+            build([wanted.boxes for wanted in entries]),
+            np.array(row_entry, np.int32),
+            digests.reshape(-1, 16),
+            Identifiers.of(ids),
+        )
+
+    @classmethod
+    def of_encoded(
+        cls,
+        encoded: EncodedConjuncts,
+        row_entry: np.ndarray,
+        digests: np.ndarray,
+        identifiers: Identifiers,
+        sample: np.ndarray | None = None,
+    ) -> Segment:
+        """Index what is already in code space."""
+        entry_offsets = np.zeros(len(digests) + 1, np.int64)
+        np.cumsum(np.bincount(row_entry, minlength=len(digests)), out=entry_offsets[1:])
+        rows = len(row_entry)
+        return cls(
+            encoded=encoded,
+            index=CompiledIndex.build(encoded.table, sample),
+            entry_offsets=entry_offsets,
+            entry_rows=np.argsort(row_entry, kind="stable").astype(np.int32),
+            digests=digests,
+            identifiers=identifiers,
+            alive=np.ones(rows, np.uint8),
+            living=rows,
+        )
+
+    def __len__(self) -> int:
+        return self.living
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything that the segment holds, by name, to be saved."""
+        own = {name: getattr(self, name) for name in _OWN_ARRAYS}
+        return (
+            own
+            | prefixed("conjuncts", encoded_arrays(self.encoded))
+            | prefixed("index", self.index.arrays())
+            | prefixed("identifiers", self.identifiers.arrays())
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Segment:
+        """The segment whose arrays these are, possibly mapped from files."""
+        return cls(
+            encoded=encoded_from_arrays(WithPrefix("conjuncts", arrays)),
+            index=CompiledIndex.from_arrays(WithPrefix("index", arrays)),
+            identifiers=Identifiers.from_arrays(WithPrefix("identifiers", arrays)),
+            living=int(np.count_nonzero(arrays["alive"])),
+            **{name: arrays[name] for name in _OWN_ARRAYS},
+        )
+
+    def row_of(self, subscription_id: str) -> int | None:
+        """The living row of an id."""
+        row = self.identifiers.row_of(subscription_id)
+        return row if row is not None and self.alive[row] else None
+
+    def kill(self, row: int) -> None:
+        """Let a row go; events matched from now on do not see it."""
+        if not self.alive.flags.writeable:
+            self.alive = self.alive.copy()  # opened from a file: the file stays as it is
+        self.alive[row] = 0
+        self.living -= 1
+
+    def match(self, attributes: Mapping[str, Any]) -> list[str]:
+        """The ids of the living rows that want an event, in the order in which they came."""
+        codes = self.encoded.encoder.encode_event(attributes)
+        conjuncts = conjuncts_that_hold(self.encoded, self.index.match_one(codes), attributes)
+        if not len(conjuncts):
+            return []
+        offsets = np.array([0, len(conjuncts)], np.int64)
+        _, rows = self._expanded(offsets, conjuncts)
+        return self.identifiers.names(np.sort(rows))
+
+    def match_rows(self, table: pa.Table, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Per event of a slice: offsets into the rows that want it, and those rows."""
+        codes = self.encoded.encoder.encode_table(table, start, stop)
+        offsets, conjuncts = self.index.match(codes)
+        offsets, conjuncts = pairs_that_hold(self.encoded, offsets, conjuncts, table, start)
+        return self._expanded(offsets, conjuncts)
+
+    def _expanded(
+        self, offsets: np.ndarray, conjuncts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return expand(
+            offsets,
+            conjuncts,
+            self.encoded.conjunct_entry,
+            self.encoded.multi,
+            self.entry_offsets,
+            self.entry_rows,
+            None if self.living == len(self.alive) else self.alive,
+        )
