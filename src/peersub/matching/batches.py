@@ -39,7 +39,7 @@ def as_table(events: Any) -> pa.Table:
 def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> Found:
     """What a segment's subscriptions want of a batch, slices of it shared among threads."""
     workers = threads or processor_count()
-    slots = max(1, len(segment.encoded.encoder.slots))
+    slots = max(1, len(segment.conjuncts.encoder.slots))
     rows = min(SLICE_ROWS_MAX, max(64, SLICE_CODES_MAX // slots))
     rows = max(1, min(rows, -(-table.num_rows // workers)))
     bounds = [

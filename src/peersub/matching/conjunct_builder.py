@@ -77,7 +77,8 @@ class EncodedConjuncts:
     def needs_check(self) -> np.ndarray:
         """bool[conjuncts]: whether a text test or a residual box is left to be checked."""
         has_tests = np.diff(self.conjunct_test_offsets) > 0
-        return np.logical_or(has_tests, self.residual != NO_RESIDUAL)
+        left: np.ndarray = np.logical_or(has_tests, self.residual != NO_RESIDUAL)
+        return left
 
 
 def build(entries: Sequence[Boxes]) -> EncodedConjuncts:

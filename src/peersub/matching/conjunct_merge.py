@@ -21,7 +21,7 @@ from peersub.matching.conjunct_builder import NO_RESIDUAL, EncodedConjuncts, has
 from peersub.matching.conjuncts import ConjunctTable
 from peersub.matching.encoding import Encoder, Slot
 
-__all__ = ["merge"]
+__all__ = ["merge", "numbers_by_first_use"]
 
 
 def merge(parts: Sequence[EncodedConjuncts], kept: Sequence[np.ndarray]) -> EncodedConjuncts:
@@ -211,3 +211,27 @@ def _joined_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
     used = joined >= 0
     joined[used] = np.arange(np.count_nonzero(used))
     return joined
+
+
+def numbers_by_first_use(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each digest of uint8[n, 16], equal ones alike, counted by first use; and where
+    each number is used first.
+
+    >>> a, b = bytes(16), bytes([1] * 16)
+    >>> numbers, first = numbers_by_first_use(np.frombuffer(b + a + b, np.uint8).reshape(3, 16))
+    >>> numbers.tolist(), first.tolist()
+    ([0, 1, 0], [0, 1])
+    """
+    halves = np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)
+    # Stable: of equal digests the first one comes first.
+    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    ordered = halves[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    first = order[is_new]
+    by_use = np.argsort(first)
+    rank = np.empty(len(first), np.int64)
+    rank[by_use] = np.arange(len(first))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = rank[np.cumsum(is_new) - 1]
+    return numbers, first[by_use]

@@ -11,11 +11,11 @@ XPath patterns live beside the SQL filters, in an index of their own over the ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from peersub.filters.filter import Filter, Matchable, attributes_of
-from peersub.matching.parallel import exclusive
+from peersub.matching.parallel import Background, exclusive
 from peersub.matching.shared_entries import SharedEntries
 from peersub.matching.small_index import SmallIndex
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from peersub.matching.merging import Merge
     from peersub.matching.segment import Segment
     from peersub.matching.xpath_index import XPathIndex
 
@@ -35,6 +36,8 @@ RECENT_MAX = 512
 """Once something is compiled: how many subscriptions wait in the small index."""
 GROWTH = 4
 """A segment is merged with the one before it when that is at most this many times as large."""
+MERGED_AT_ONCE_MAX = 16_384
+"""Merges of more subscriptions than this run in the background."""
 SMALL_BATCH_ROWS = 2_000
 """Batches up to this size against a small index alone are matched event by event."""
 
@@ -54,6 +57,8 @@ class Matcher:
         self._recent_index = SmallIndex()
         self._recent_compiled: Segment | None = None
         self._segments: tuple[Segment, ...] = ()
+        self._merge: Merge | None = None
+        self._background = Background()
         self._patterns = SharedEntries()
         self._pattern_index: XPathIndex | None = None
 
@@ -253,7 +258,57 @@ class Matcher:
         self._recent = SharedEntries()
         self._recent_index = SmallIndex()
         self._recent_compiled = None
-        self._segments = _merged_where_alike(segments)
+        self._segments = segments
+        self._merge_alike()
+
+    def _merge_alike(self) -> None:
+        """Merge neighbours of similar size: few at once, many in the background, one at a time."""
+        from peersub.matching.merging import Merge
+
+        while True:
+            pair = self._alike()
+            if pair is None or (self._merge is not None and set(pair) & set(self._merge.segments)):
+                return
+            plan = Merge.of(pair)
+            if sum(map(len, plan.rows)) <= MERGED_AT_ONCE_MAX:
+                self._install(plan, plan.compiled())
+            elif self._merge is None:
+                self._merge = plan
+                self._background.run(self._merge_in_background)
+            else:
+                return
+
+    def _alike(self) -> tuple[Segment, Segment] | None:
+        """The newest two neighbours of which the older is at most GROWTH times as large."""
+        for older, newer in reversed(list(zip(self._segments, self._segments[1:], strict=False))):
+            if len(older) <= GROWTH * len(newer):
+                return older, newer
+        return None
+
+    def _merge_in_background(self) -> None:
+        plan = self._merge
+        assert plan is not None
+        try:
+            compiled = plan.compiled()
+            with self._exclusive:
+                self._install(plan, compiled)
+        finally:
+            self._merge = None
+
+    def _install(self, plan: Merge, compiled: Segment) -> None:
+        """Put a merged segment in the place of those that it was made from, if any still lives."""
+        merged = plan.finished(compiled)
+        segments: list[Segment] = []
+        for segment in self._segments:
+            if segment not in plan.segments:
+                segments.append(segment)
+            elif merged not in segments and len(merged):
+                segments.append(merged)
+        self._segments = tuple(segments)
+
+    def settle(self) -> None:
+        """Wait until no merge runs in the background; for saving, measuring and tests."""
+        self._background.wait()
 
     def _drop_dead_segments(self) -> None:
         if any(len(segment) == 0 for segment in self._segments):
@@ -263,6 +318,7 @@ class Matcher:
         """Write everything to a folder, from which `open` maps it into memory."""
         from peersub.matching.storage import save_matcher
 
+        self.settle()
         with self._exclusive:
             if len(self._recent):
                 self._compile_recent()
@@ -283,15 +339,3 @@ class Matcher:
         for subscription_id, wanted in patterns:
             matcher.add(subscription_id, wanted)
         return matcher
-
-
-def _merged_where_alike(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Merge from the newest back, as long as the one before is not much larger."""
-    from peersub.matching.merging import Merge
-
-    stack = list(segments)
-    while len(stack) > 1 and len(stack[-2]) <= GROWTH * len(stack[-1]):
-        newer, older = stack.pop(), stack.pop()
-        plan = Merge.of((older, newer))
-        stack.append(plan.finished(plan.compiled()))
-    return tuple(stack)

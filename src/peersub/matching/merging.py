@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from peersub.matching.conjunct_merge import merge
+from peersub.matching.conjunct_merge import merge, numbers_by_first_use
 from peersub.matching.identifiers import Identifiers
 from peersub.matching.segment import Segment
 
@@ -33,12 +33,12 @@ class Merge:
 
     def compiled(self) -> Segment:
         """The merged segment as planned; reads only what never changes."""
-        living = [_row_entries(s)[rows] for s, rows in zip(self.segments, self.rows, strict=True)]
+        living = [s.row_entries()[rows] for s, rows in zip(self.segments, self.rows, strict=True)]
         used = [np.unique(entries) for entries in living]
         digests = np.concatenate(
             [s.digests[entries] for s, entries in zip(self.segments, used, strict=True)]
         )
-        number, first = _numbers_by_first_use(digests)
+        number, first = numbers_by_first_use(digests)
         kept, new_entries, start = [], [], 0
         for segment, entries, row_entries in zip(self.segments, used, living, strict=True):
             places = np.arange(start, start + len(entries))
@@ -56,7 +56,7 @@ class Merge:
             pa.large_string(),
         )
         return Segment.of_encoded(
-            merge([segment.encoded for segment in self.segments], kept),
+            merge([segment.conjuncts.unpacked() for segment in self.segments], kept),
             np.concatenate(new_entries).astype(np.int32),
             digests[first],
             Identifiers.of(ids),
@@ -68,26 +68,3 @@ class Merge:
         compiled.alive = np.concatenate(alive)
         compiled.living = int(np.count_nonzero(compiled.alive))
         return compiled
-
-
-def _row_entries(segment: Segment) -> np.ndarray:
-    entries = np.empty(len(segment.entry_rows), np.int32)
-    counts = np.diff(segment.entry_offsets)
-    entries[segment.entry_rows] = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    return entries
-
-
-def _numbers_by_first_use(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each digest, equal ones alike, counted by first use; and where each is first.
-
-    >>> a, b = bytes(16), bytes([1] * 16)
-    >>> number, first = _numbers_by_first_use(np.frombuffer(b + a + b, np.uint8).reshape(3, 16))
-    >>> number.tolist(), first.tolist()
-    ([0, 1, 0], [0, 1])
-    """
-    keys = np.ascontiguousarray(digests).view("V16").ravel()
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[inverse], first[order]

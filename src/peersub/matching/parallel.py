@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-__all__ = ["exclusive", "processor_count", "thread_map"]
+__all__ = ["Background", "exclusive", "parallel_map_chunks", "processor_count", "thread_map"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,6 +19,35 @@ Result = TypeVar("Result")
 def exclusive() -> AbstractContextManager[Any]:
     """A lock that a thread may take again while it holds it."""
     return threading.RLock()
+
+
+class Background:
+    """One piece of work at a time, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Start a piece of work when the one before is done; raises what that one raised."""
+        self.wait()
+        self._thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as failure:  # noqa: BLE001 - handed to whoever waits
+            self._failure = failure
+
+    def wait(self) -> None:
+        """Wait for the work that runs; raises what it raised."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
 
 def processor_count() -> int:
@@ -33,3 +63,47 @@ def thread_map(
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items))) as pool:
         return list(pool.map(function, items))
+
+
+_WAITING_PER_PROCESS = 2
+"""Chunks handed out ahead: enough to keep each process busy, few enough to keep memory small."""
+
+
+def parallel_map_chunks(
+    function: Callable[[Item], Result], chunks: Iterable[Item], processes: int
+) -> Iterator[Result]:
+    """The function's results in the order of the chunks, several processes sharing the work.
+
+    The function must be importable by name; chunks and results travel pickled. With one process all
+    of it happens in this one.
+
+    Raises:
+        RuntimeError: a process died.
+    """
+    if processes <= 1:
+        yield from map(function, chunks)
+        return
+    # Imported here: a small node starts without them.
+    import multiprocessing
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+
+    # Spawned, not forked: this process may have threads, and its memory is none of theirs.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for chunk in chunks:
+                waiting.append(pool.submit(function, chunk))
+                if len(waiting) > _WAITING_PER_PROCESS * processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise RuntimeError(
+                "a worker process ended before its work was done: memory may have run out, or the "
+                "script that started it lacks `if __name__ == '__main__':`. "
+                "With processes=1 no other process is needed."
+            ) from None
+        finally:
+            for left in waiting:
+                left.cancel()

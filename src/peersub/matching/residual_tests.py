@@ -17,13 +17,14 @@ from peersub.events.kinds import KindClass, comparable, value_at
 from peersub.filters.boxes import FALSE, TRUE, UNDEFINED, box_matches
 from peersub.filters.patterns import TextTest
 from peersub.matching.arrow_columns import rows_of_table, string_column
-from peersub.matching.conjunct_builder import NO_RESIDUAL, EncodedConjuncts
+from peersub.matching.conjunct_builder import NO_RESIDUAL
+from peersub.matching.packed_conjuncts import PackedConjuncts
 
 __all__ = ["conjuncts_that_hold", "pairs_that_hold"]
 
 
 def conjuncts_that_hold(
-    encoded: EncodedConjuncts, conjuncts: np.ndarray, attributes: Mapping[str, Any]
+    encoded: PackedConjuncts, conjuncts: np.ndarray, attributes: Mapping[str, Any]
 ) -> np.ndarray:
     """Those of an event's candidates whose text tests come out as demanded."""
     if not _has_residue(encoded) or not len(conjuncts):
@@ -37,11 +38,13 @@ def conjuncts_that_hold(
     return np.array(kept, np.int32)
 
 
-def _has_residue(encoded: EncodedConjuncts) -> bool:
+def _has_residue(encoded: PackedConjuncts) -> bool:
     return bool(encoded.tests or encoded.residual_boxes)
 
 
-def _tests_hold(encoded: EncodedConjuncts, conjunct: int, attributes: Mapping[str, Any]) -> bool:
+def _tests_hold(encoded: PackedConjuncts, conjunct: int, attributes: Mapping[str, Any]) -> bool:
+    if not encoded.tests:
+        return True
     first, last = encoded.conjunct_test_offsets[conjunct : conjunct + 2].tolist()
     return all(
         _outcome(encoded.tests[encoded.test_numbers[place]], attributes)
@@ -51,8 +54,10 @@ def _tests_hold(encoded: EncodedConjuncts, conjunct: int, attributes: Mapping[st
 
 
 def _residual_box_holds(
-    encoded: EncodedConjuncts, conjunct: int, attributes: Mapping[str, Any]
+    encoded: PackedConjuncts, conjunct: int, attributes: Mapping[str, Any]
 ) -> bool:
+    if not encoded.residual_boxes:
+        return True
     box = int(encoded.residual[conjunct])
     return box == NO_RESIDUAL or box_matches(encoded.residual_boxes[box], attributes)
 
@@ -65,7 +70,7 @@ def _outcome(test: TextTest, attributes: Mapping[str, Any]) -> int:
 
 
 def pairs_that_hold(
-    encoded: EncodedConjuncts,
+    encoded: PackedConjuncts,
     row_offsets: np.ndarray,
     conjuncts: np.ndarray,
     table: pa.Table,
@@ -83,13 +88,15 @@ def pairs_that_hold(
 
 
 def _check_tests(
-    encoded: EncodedConjuncts,
+    encoded: PackedConjuncts,
     rows: np.ndarray,
     conjuncts: np.ndarray,
     table: pa.Table,
     start: int,
     holds: np.ndarray,
 ) -> None:
+    if not encoded.tests:
+        return
     offsets = encoded.conjunct_test_offsets
     counts = (offsets[conjuncts + 1] - offsets[conjuncts]).astype(int)
     if not counts.any():
@@ -107,7 +114,7 @@ def _check_tests(
 
 
 def _check_residual_boxes(
-    encoded: EncodedConjuncts,
+    encoded: PackedConjuncts,
     rows: np.ndarray,
     conjuncts: np.ndarray,
     table: pa.Table,

@@ -19,27 +19,24 @@ from peersub.filters.filter import Filter
 from peersub.matching.compiled import CompiledIndex, expand
 from peersub.matching.conjunct_builder import EncodedConjuncts, build
 from peersub.matching.identifiers import Identifiers
+from peersub.matching.named_arrays import WithPrefix, prefixed
+from peersub.matching.packed_conjuncts import PackedConjuncts
 from peersub.matching.residual_tests import conjuncts_that_hold, pairs_that_hold
-from peersub.matching.segment_arrays import (
-    WithPrefix,
-    encoded_arrays,
-    encoded_from_arrays,
-    prefixed,
-)
 
 __all__ = ["Segment"]
 
 _OWN_ARRAYS = ("entry_offsets", "entry_rows", "digests", "alive")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
     """Compiled subscriptions. Only `alive` changes: a row turns 0 when its subscription goes."""
 
-    encoded: EncodedConjuncts
+    conjuncts: PackedConjuncts
     index: CompiledIndex
     entry_offsets: np.ndarray
-    """int64[entries + 1]: entry e has the rows entry_rows[entry_offsets[e]:entry_offsets[e + 1]]."""
+    """int64[entries + 1]: entry e has the rows entry_rows[entry_offsets[e]:entry_offsets[e + 1]];
+    empty, as is the next, where row r is entry r."""
     entry_rows: np.ndarray
     """int32[rows]"""
     digests: np.ndarray
@@ -48,6 +45,7 @@ class Segment:
     alive: np.ndarray
     """uint8[rows]"""
     living: int
+    _expansion_made: tuple[np.ndarray, ...] = ()
 
     @classmethod
     def of_filters(cls, subscriptions: Iterable[tuple[str, Filter]]) -> Segment:
@@ -76,14 +74,17 @@ class Segment:
         sample: np.ndarray | None = None,
     ) -> Segment:
         """Index what is already in code space."""
-        entry_offsets = np.zeros(len(digests) + 1, np.int64)
-        np.cumsum(np.bincount(row_entry, minlength=len(digests)), out=entry_offsets[1:])
         rows = len(row_entry)
+        entry_offsets, entry_rows = np.empty(0, np.int64), np.empty(0, np.int32)
+        if not np.array_equal(row_entry, np.arange(len(digests))):
+            entry_offsets = np.zeros(len(digests) + 1, np.int64)
+            np.cumsum(np.bincount(row_entry, minlength=len(digests)), out=entry_offsets[1:])
+            entry_rows = np.argsort(row_entry, kind="stable").astype(np.int32)
         return cls(
-            encoded=encoded,
+            conjuncts=PackedConjuncts.of(encoded),
             index=CompiledIndex.build(encoded.table, sample),
             entry_offsets=entry_offsets,
-            entry_rows=np.argsort(row_entry, kind="stable").astype(np.int32),
+            entry_rows=entry_rows,
             digests=digests,
             identifiers=identifiers,
             alive=np.ones(rows, np.uint8),
@@ -103,7 +104,7 @@ class Segment:
         own = {name: getattr(self, name) for name in _OWN_ARRAYS}
         return (
             own
-            | prefixed("conjuncts", encoded_arrays(self.encoded))
+            | prefixed("conjuncts", self.conjuncts.arrays())
             | prefixed("index", self.index.arrays())
             | prefixed("identifiers", self.identifiers.arrays())
         )
@@ -112,7 +113,7 @@ class Segment:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Segment:
         """The segment whose arrays these are, possibly mapped from files."""
         return cls(
-            encoded=encoded_from_arrays(WithPrefix("conjuncts", arrays)),
+            conjuncts=PackedConjuncts.from_arrays(WithPrefix("conjuncts", arrays)),
             index=CompiledIndex.from_arrays(WithPrefix("index", arrays)),
             identifiers=Identifiers.from_arrays(WithPrefix("identifiers", arrays)),
             living=int(np.count_nonzero(arrays["alive"])),
@@ -131,32 +132,53 @@ class Segment:
         self.alive[row] = 0
         self.living -= 1
 
+    def row_entries(self) -> np.ndarray:
+        """int32[rows]: the entry of each row."""
+        entries = np.arange(len(self.alive), dtype=np.int32)
+        if len(self.entry_rows):
+            counts = np.diff(self.entry_offsets)
+            entries[self.entry_rows] = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return entries
+
     def match(self, attributes: Mapping[str, Any]) -> list[str]:
         """The ids of the living rows that want an event, in the order in which they came."""
-        codes = self.encoded.encoder.encode_event(attributes)
-        conjuncts = conjuncts_that_hold(self.encoded, self.index.match_one(codes), attributes)
-        if not len(conjuncts):
+        codes = self.conjuncts.encoder.encode_event(attributes)
+        found = conjuncts_that_hold(self.conjuncts, self.index.match_one(codes), attributes)
+        if not len(found):
             return []
-        offsets = np.array([0, len(conjuncts)], np.int64)
-        _, rows = self._expanded(offsets, conjuncts)
+        _, rows = self._expanded(np.array([0, len(found)], np.int64), found)
         return self.identifiers.names(np.sort(rows))
 
     def match_rows(self, table: pa.Table, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Per event of a slice: offsets into the rows that want it, and those rows."""
-        codes = self.encoded.encoder.encode_table(table, start, stop)
-        offsets, conjuncts = self.index.match(codes)
-        offsets, conjuncts = pairs_that_hold(self.encoded, offsets, conjuncts, table, start)
-        return self._expanded(offsets, conjuncts)
+        codes = self.conjuncts.encoder.encode_table(table, start, stop)
+        offsets, found = self.index.match(codes)
+        return self._expanded(*pairs_that_hold(self.conjuncts, offsets, found, table, start))
 
-    def _expanded(
-        self, offsets: np.ndarray, conjuncts: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return expand(
-            offsets,
-            conjuncts,
-            self.encoded.conjunct_entry,
-            self.encoded.multi,
-            self.entry_offsets,
-            self.entry_rows,
-            None if self.living == len(self.alive) else self.alive,
+    def _expanded(self, offsets: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """From conjuncts over entries to living rows."""
+        all_alive = self.living == len(self.alive)
+        if self.conjuncts.is_plain and not len(self.entry_rows):
+            # Conjunct, entry and row are one number.
+            if all_alive:
+                return offsets, found
+            kept = self.alive[found].view(np.bool_)
+            counts = np.concatenate(([0], np.cumsum(kept)))
+            return counts[offsets], found[kept]
+        return expand(offsets, found, *self._expansion(), None if all_alive else self.alive)
+
+    def _expansion(self) -> tuple[np.ndarray, ...]:
+        """The arrays of `expand`; those that were left out are made at the first use."""
+        if self._expansion_made:
+            return self._expansion_made
+        conjuncts = self.conjuncts
+        entries = conjuncts.entry_count
+        self._expansion_made = (
+            np.arange(entries, dtype=np.int32) if conjuncts.is_plain else conjuncts.conjunct_entry,
+            conjuncts.multi
+            if len(conjuncts.multi)
+            else np.zeros(conjuncts.conjunct_count, np.uint8),
+            self.entry_offsets if len(self.entry_offsets) else np.arange(entries + 1),
+            self.entry_rows if len(self.entry_rows) else np.arange(entries, dtype=np.int32),
         )
+        return self._expansion_made

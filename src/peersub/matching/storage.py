@@ -35,9 +35,9 @@ def save_matcher(
         FileExistsError: the folder is there and holds something else.
     """
     target = Path(folder)
-    if target.exists() and not (target / _DESCRIPTION).is_file():
-        if not target.is_dir() or any(target.iterdir()):
-            raise FileExistsError(f"{target} exists and is no saved matcher: choose another place")
+    is_free = not target.exists() or (target.is_dir() and not any(target.iterdir()))
+    if not is_free and not (target / _DESCRIPTION).is_file():
+        raise FileExistsError(f"{target} exists and is no saved matcher: choose another place")
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
