@@ -1,6 +1,7 @@
 """Settings that all tests share.
 
-Random tests try a moderate number of examples by default. More on demand:
+Random tests try a moderate number of examples by default, the same ones in each run. More, and
+others in each run, on demand:
 
     make test ARGS="--hypothesis-profile=thorough"
 
@@ -13,8 +14,11 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "standard",
     deadline=None,
+    derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", settings.get_profile("standard"), max_examples=10_000)
+settings.register_profile(
+    "thorough", settings.get_profile("standard"), derandomize=False, max_examples=10_000
+)
 settings.load_profile("standard")

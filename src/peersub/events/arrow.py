@@ -41,7 +41,7 @@ DIGITS_MAX: Final = 76
 RECORD_DEPTH_MAX: Final = 64
 """Records and lists within each other; names in filters have no more parts than this."""
 
-Schema = dict[tuple[str, ...], set[Kind]]
+Schema = dict[tuple[str, ...], frozenset[Kind]]
 """The kinds that were seen at each dotted name; no kinds where every value is missing."""
 
 
@@ -134,31 +134,22 @@ def _array_of_kinds(values: Sequence[object], depth: int) -> pa.Array:
     import pyarrow as pa
 
     children: dict[tuple[str, int], list[object]] = {}
-    places: list[tuple[tuple[str, int], int]] = []
-    absent: list[int] = []
-    for row, value in enumerate(values):
-        if value is None:
-            absent.append(row)
-            places.append((("", 0), 0))
-            continue
-        key, plain = _sorted_out(value)
-        child = children.setdefault(key, [])
-        places.append((key, len(child)))
-        child.append(plain)
-    keys = list(children)
-    if len(keys) == 1:
-        (child,) = children.values()
-        present = iter(child)
-        return _child_array(keys[0], [None if v is None else next(present) for v in values], depth)
+    keys: list[tuple[str, int]] = []
+    offsets: list[int] = []
     # A union has no nulls of its own: a missing value is a null of the first child.
-    code_of = {key: code for code, key in enumerate(keys)}
-    first = children[keys[0]]
-    for row in absent:
-        places[row] = (keys[0], len(first))
-        first.append(None)
+    first = _sorted_out(next(value for value in values if value is not None))[0]
+    for value in values:
+        key, plain = (first, None) if value is None else _sorted_out(value)
+        child = children.setdefault(key, [])
+        keys.append(key)
+        offsets.append(len(child))
+        child.append(plain)
+    if len(children) == 1:
+        return _child_array(first, children[first], depth)
+    code_of = {key: code for code, key in enumerate(children)}
     return pa.UnionArray.from_dense(
-        pa.array([code_of[key] for key, _ in places], pa.int8()),
-        pa.array([place for _, place in places], pa.int32()),
+        pa.array([code_of[key] for key in keys], pa.int8()),
+        pa.array(offsets, pa.int32()),
         [_child_array(key, child, depth) for key, child in children.items()],
     )
 
@@ -347,7 +338,8 @@ def _records(array: pa.StructArray) -> list[Any]:
     valid = array.is_valid().to_pylist()
     if not names:
         return [{} if there else None for there in valid]
-    columns = [_values(child) for child in array.flatten()]
+    # Not flatten(): it would have to mask the children, and a union cannot be masked.
+    columns = [_values(array.field(i)) for i in range(len(names))]
     rows = zip(*columns, strict=True)
     return [
         dict(zip(names, row, strict=True)) if there else None
@@ -356,13 +348,19 @@ def _records(array: pa.StructArray) -> list[Any]:
 
 
 def _alternatives(array: pa.UnionArray) -> list[Any]:
+    import pyarrow as pa
+
     children = [_values(array.field(i)) for i in range(array.type.num_fields)]
     position_of = {code: position for position, code in enumerate(array.type.type_codes)}
-    codes = array.type_codes.to_pylist()
-    offsets: Iterable[int] = range(len(codes))
+    # Read from the buffers: the properties of the array forget where a slice begins.
+    _, codes, *rest = array.buffers()[:3]
+    length, start = len(array), array.offset
+    chosen = pa.Array.from_buffers(pa.int8(), length, [None, codes], offset=start).to_pylist()
+    places: Iterable[int] = range(length)
     if array.type.mode == "dense":
-        offsets = array.offsets.to_pylist()
-    return [children[position_of[code]][at] for code, at in zip(codes, offsets, strict=True)]
+        offsets = pa.Array.from_buffers(pa.int32(), length, [None, rest[0]], offset=start)
+        places = offsets.to_pylist()
+    return [children[position_of[code]][at] for code, at in zip(chosen, places, strict=True)]
 
 
 # --- kinds -------------------------------------------------------------------------------------
@@ -372,14 +370,14 @@ def schema_of_table(table: pa.Table) -> Schema:
     """The kinds that occur at each dotted name.
 
     >>> schema_of_table(table_of_rows([{"a": {"b": 1}}, {"a": None}]))
-    {('a',): {<Kind.RECORD: 'record'>}, ('a', 'b'): {<Kind.INTEGER: 'int64'>}}
+    {('a',): frozenset({<Kind.RECORD: 'record'>}), ('a', 'b'): frozenset({<Kind.INTEGER: 'int64'>})}
     """
-    schema: Schema = {}
+    schema: _Seen = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         for chunk in column.chunks:
             _add_kinds(schema, (name,), chunk)
         schema.setdefault((name,), set())
-    return schema
+    return _frozen(schema)
 
 
 def joined_schemas(schemas: Iterable[Schema]) -> Schema:
@@ -387,11 +385,18 @@ def joined_schemas(schemas: Iterable[Schema]) -> Schema:
     joined: Schema = {}
     for schema in schemas:
         for path, kinds in schema.items():
-            joined.setdefault(path, set()).update(kinds)
+            joined[path] = joined.get(path, frozenset()) | kinds
     return joined
 
 
-def _add_kinds(schema: Schema, path: tuple[str, ...], array: pa.Array) -> None:
+_Seen = dict[tuple[str, ...], set[Kind]]
+
+
+def _frozen(seen: _Seen) -> Schema:
+    return {path: frozenset(kinds) for path, kinds in seen.items()}
+
+
+def _add_kinds(schema: _Seen, path: tuple[str, ...], array: pa.Array) -> None:
     import pyarrow as pa
 
     kinds = schema.setdefault(path, set())
@@ -407,8 +412,9 @@ def _add_kinds(schema: Schema, path: tuple[str, ...], array: pa.Array) -> None:
         return
     elif pa.types.is_struct(kind):
         kinds.add(Kind.RECORD)
-        for child, field in zip(array.flatten(), kind, strict=True):
-            _add_kinds(schema, (*path, field.name), child)
+        there = array.drop_null() if array.null_count else array
+        for position in range(kind.num_fields):
+            _add_kinds(schema, (*path, kind.field(position).name), there.field(position))
     else:
         kinds.add(_kind_of_type(kind))
 
@@ -433,7 +439,7 @@ def _kind_of_type(kind: pa.DataType) -> Kind:
 
 def schema_of_event(attributes: Mapping[str, Any]) -> Schema:
     """The kinds of one event's values at each dotted name."""
-    schema: Schema = {}
+    schema: _Seen = {}
 
     def visit(path: tuple[str, ...], value: object) -> None:
         kind = kind_of(value)
@@ -444,4 +450,4 @@ def schema_of_event(attributes: Mapping[str, Any]) -> Schema:
 
     for name, value in attributes.items():
         visit((name,), value)
-    return schema
+    return _frozen(schema)

@@ -1,8 +1,8 @@
 """The envelope of an event: its identifier, its attributes, its body.
 
-The identifier is a string of up to 64 bytes. A file's `id` column fills it and stays filterable. Rows
-without one are named by a hash of their content, with `#k` for the k-th equal row, so that the same
-file gives the same names through every door. A live driver draws 128 random bits instead.
+The identifier is a string of up to 64 bytes. A file's `id` column fills it and stays filterable.
+Rows without one are named by a hash of their content, with `#k` for the k-th equal row, so that the
+same file gives the same names through every door. A live driver draws 128 random bits instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from peersub.events.kinds import (
     timestamp_key,
 )
 
-__all__ = ["IDENTIFIER_BYTES_MAX", "Event", "content_hash", "identifier_of", "row_identifiers"]
+__all__ = [
+    "IDENTIFIER_BYTES_MAX",
+    "Event",
+    "content_hash",
+    "feed_content",
+    "identifier_of",
+    "row_identifiers",
+]
 
 IDENTIFIER_BYTES_MAX = 64
 _SPELLED_BITS = 1_328  # 400 decimal digits, where `number_key` leaves decimals as they are
@@ -41,7 +48,8 @@ class Event:
         size = len(self.id.encode("utf-8", "surrogatepass"))
         if not 0 < size <= IDENTIFIER_BYTES_MAX:
             raise ValueError(
-                f"an event id has 1 to {IDENTIFIER_BYTES_MAX} bytes, this one has {size}: {self.id[:80]!r}"
+                f"an event id has 1 to {IDENTIFIER_BYTES_MAX} bytes, this one has {size}: "
+                f"{self.id[:80]!r}"
             )
 
 
@@ -65,22 +73,23 @@ def content_hash(attributes: Mapping[str, Any]) -> str:
     Missing attributes do not count, nor does the order of names; 1 and 1.0 are one number.
     """
     digest = hashlib.blake2b(digest_size=16)
-    _feed(digest, attributes)
+    feed_content(digest, attributes)
     return digest.hexdigest()
 
 
-def _feed(digest: Any, value: object) -> None:
+def feed_content(digest: Any, value: object) -> None:
+    """Add a value to a hash, so that equal values, and only those, add the same bytes."""
     if isinstance(value, Mapping):
         present = sorted((name, item) for name, item in value.items() if not is_missing(item))
         digest.update(b"{%d" % len(present))
         for name, item in present:
-            _feed(digest, name)
-            _feed(digest, item)
+            feed_content(digest, name)
+            feed_content(digest, item)
         return
     if isinstance(value, list | tuple):
         digest.update(b"[%d" % len(value))
         for item in value:
-            _feed(digest, item)
+            feed_content(digest, item)
         return
     tag, content = _tagged(plain_value(value))
     digest.update(b"%b%d:" % (tag, len(content)))
@@ -105,9 +114,10 @@ def _tagged(value: object) -> tuple[bytes, bytes]:
 
 
 def _number_name(key: float | Decimal) -> str:
-    """One spelling for a number, whatever zeros it was written with; integers up to 400 digits as such.
+    """One spelling for a number, whatever zeros it was written with.
 
-    Python refuses to spell out longer integers, and a decimal may stand for the same number.
+    Integers up to 400 digits are spelled out. Python refuses to spell much longer ones, and a
+    decimal may stand for the same number.
     """
     if isinstance(key, int) and key.bit_length() <= _SPELLED_BITS:
         return str(key)

@@ -1,12 +1,12 @@
 """How text becomes values: one set of rules for every door.
 
 JSON carries kinds itself: numbers, strings, booleans, null, objects (records), arrays (opaque). A
-number with a fraction or an exponent is a float, any other an integer, exact at any size. A text cell
-(CSV, an XML attribute) has the kind that JSON would give it: it is a number only if it is written as
-JSON writes numbers, so `007` and `+5` stay text; `true` and `false` are booleans; an empty cell is
-missing; everything else is a string. As in JSON, no text becomes a date or a timestamp by itself: ISO
-dates sort as text just as they sort as dates, and a given schema can say otherwise. Both doors know
-`NaN`, `Infinity` and `-Infinity`, which many programs write.
+number with a fraction or an exponent is a float, any other an integer, exact at any size. A text
+cell (CSV, an XML attribute) has the kind that JSON would give it: it is a number only if it is
+written as JSON writes numbers, so `007` and `+5` stay text; `true` and `false` are booleans; an
+empty cell is missing; everything else is a string. As in JSON, no text becomes a date or a
+timestamp by itself: ISO dates sort as text just as they sort as dates, and a given schema can say
+otherwise. Both doors know `NaN`, `Infinity` and `-Infinity`, which many programs write.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ from typing import Any
 __all__ = [
     "INT64_MAX",
     "INT64_MIN",
+    "TIMESTAMP_MAX",
+    "TIMESTAMP_MIN",
     "Kind",
     "KindClass",
     "comparable",
@@ -43,6 +45,9 @@ __all__ = [
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+
+TIMESTAMP_MIN = datetime.min.replace(tzinfo=UTC)
+TIMESTAMP_MAX = datetime.max.replace(tzinfo=UTC)
 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,13 +94,19 @@ _CLASS_OF_KIND = {
 }
 
 
+# Looking up a member of an enum takes longer than all that `comparable` does else.
+_NUMBER, _STRING, _BOOLEAN = KindClass.NUMBER, KindClass.STRING, KindClass.BOOLEAN
+_DATE, _TIMESTAMP = KindClass.DATE, KindClass.TIMESTAMP
+
+
 def number_key(value: float | Decimal) -> int | float | Decimal:
     """The place of a number in the one order of numbers; equal numbers have equal keys.
 
-    Integers and decimals stand where they are. A float that is a whole number stands at exactly that
-    integer, so integers and floats compare exactly, also beyond 2**53. Any other float stands at the
-    shortest decimal that names it: 0.1 as a float, as a decimal and in a filter is one number. This
-    keeps the order of floats, because that decimal lies nearer to its float than to any other.
+    Integers and decimals stand where they are. A float that is a whole number stands at exactly
+    that integer, so integers and floats compare exactly, also beyond 2**53. Any other float stands
+    at the shortest decimal that names it: 0.1 as a float, as a decimal and in a filter is one
+    number. This keeps the order of floats, because that decimal lies nearer to its float than to
+    any other.
 
     >>> number_key(0.1) == Decimal("0.1"), number_key(2.0**60) == 2**60, number_key(-0.0)
     (True, True, 0)
@@ -148,25 +159,25 @@ def comparable(value: object) -> tuple[KindClass, Any] | None:
     ((<KindClass.NUMBER: 0>, Decimal('12.5')), (<KindClass.STRING: 1>, 'a'), None, None)
     """
     if isinstance(value, str):
-        return KindClass.STRING, value if type(value) is str else str.__str__(value)
+        return _STRING, value if type(value) is str else str.__str__(value)
     if isinstance(value, bool):
-        return KindClass.BOOLEAN, int(value)
+        return _BOOLEAN, int(value)
     if isinstance(value, int):
-        return KindClass.NUMBER, int(value)
+        return _NUMBER, int(value)
     if isinstance(value, float):
-        return None if isnan(value) else (KindClass.NUMBER, number_key(value))
+        return None if isnan(value) else (_NUMBER, number_key(value))
     if isinstance(value, Decimal):
-        return None if value.is_nan() else (KindClass.NUMBER, number_key(value))
+        return None if value.is_nan() else (_NUMBER, number_key(value))
     if isinstance(value, datetime):
-        return None if _is_no_time(value) else (KindClass.TIMESTAMP, timestamp_key(value))
+        return None if _is_no_time(value) else (_TIMESTAMP, timestamp_key(value))
     if isinstance(value, date):
-        return KindClass.DATE, date_key(value)
+        return _DATE, date_key(value)
     plain = plain_value(value)
     return None if plain is value else comparable(plain)
 
 
 def is_missing(value: object) -> bool:
-    """None and NaN are missing: a filter sees no difference between them and an absent attribute."""
+    """None and NaN are missing: to a filter they are the same as an absent attribute."""
     if value is None:
         return True
     if isinstance(value, float):
@@ -189,8 +200,8 @@ def _is_no_time(value: object) -> bool:
 def kind_of(value: object) -> Kind:
     """The kind of a value; whole numbers outside of 64 bits are decimals.
 
-    >>> kind_of(1), kind_of(2**70), kind_of(float("nan")), kind_of({"a": 1})
-    (<Kind.INTEGER: 'int64'>, <Kind.DECIMAL: 'decimal'>, <Kind.MISSING: 'missing'>, <Kind.RECORD: 'record'>)
+    >>> [str(kind_of(value)) for value in (1, 2**70, float("nan"), {"a": 1})]
+    ['int64', 'decimal', 'missing', 'record']
     """
     if is_missing(value):
         return Kind.MISSING
@@ -249,9 +260,11 @@ def plain_value(value: object) -> object:
 
 
 def _moment_of_numpy(value: Any) -> object:
-    """A date from whole days and longer units, else a timestamp; parts below microseconds are cut."""
+    """A date from whole days and longer units, else a timestamp, cut off after microseconds."""
     plain = value.item()
-    return value.astype("datetime64[us]").item() if isinstance(plain, int) else plain
+    if isinstance(plain, int):  # nanoseconds, or a year that Python's dates do not reach
+        plain = value.astype("datetime64[us]").item()
+    return value if isinstance(plain, int) else plain
 
 
 def _moment_of_arrow(value: Any) -> object:

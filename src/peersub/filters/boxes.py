@@ -1,9 +1,9 @@
 """Boxes: conjunctions of constraints, one domain per attribute. A filter is a union of them.
 
 An event lies in a box iff each constrained attribute's value lies in its domain and each text test
-comes out as the box demands. A text test is treated as one more attribute with the values true, false
-and undefined (the attribute is no string): reasoning about it as if it were independent is sound, and
-the rules in `possible_truths` recover what can be known.
+comes out as the box demands. A text test is treated as one more attribute with the values true,
+false and undefined (the attribute is no string): reasoning about it as if it were independent is
+sound, and the rules in `possible_truths` recover what can be known.
 
 The operations return sets of events: `intersection`, `subtraction`, and the order `box_covers`.
 """
@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 Path = tuple[str, ...]
+# Looking up a member of an enum takes longer than most of what is done below.
+_STRING: Final = KindClass.STRING
+_LIKE: Final = Operator.LIKE
 TRUE: Final = 1
 FALSE: Final = 2
 UNDEFINED: Final = 4
@@ -41,7 +44,7 @@ ANY_TRUTH: Final = TRUE | FALSE | UNDEFINED
 
 @dataclass(frozen=True)
 class Box:
-    """A conjunction. Invariants: no domain is everything, no truth is ANY_TRUTH, nothing is empty."""
+    """A conjunction. No domain is everything, no truth is ANY_TRUTH, nothing is empty."""
 
     domains: Mapping[Path, Domain]
     tests: Mapping[TextTest, int]
@@ -94,7 +97,7 @@ def _settle_tests(domains: dict[Path, Domain], tests: Mapping[TextTest, int]) ->
         if len(passing) < len(texts):
             domain = _with_strings(domain, passing)
         if not truth & UNDEFINED:
-            domain = of_class(KindClass.STRING, domain.sets[KindClass.STRING])
+            domain = of_class(_STRING, domain.sets[_STRING])
         if domain.is_empty:
             return None
         domains[test.path] = domain
@@ -108,13 +111,13 @@ def _settle_tests(domains: dict[Path, Domain], tests: Mapping[TextTest, int]) ->
 
 
 def _finitely_many(domain: Domain) -> list[str] | None:
-    strings = domain.sets[KindClass.STRING]
-    return None if strings == FULL else single_points(KindClass.STRING, strings)
+    strings = domain.sets[_STRING]
+    return None if strings == FULL else single_points(_STRING, strings)
 
 
 def _with_strings(domain: Domain, texts: Iterable[str]) -> Domain:
     number, _, boolean, date, timestamp = domain.sets
-    strings = points(KindClass.STRING, texts)
+    strings = points(_STRING, texts)
     return Domain(domain.absent, domain.other, (number, strings, boolean, date, timestamp))
 
 
@@ -122,8 +125,8 @@ def possible_truths(box: Box, test: TextTest) -> int:
     """The outcomes that a test can have for events in the box; a superset of those that it has.
 
     Known are: what the box says of the test itself; that a test of a value that is no string is
-    undefined; its outcome on finitely many strings; and what other LIKE tests, or a common prefix of
-    the strings, imply.
+    undefined; its outcome on finitely many strings; and what other LIKE tests, or a common prefix
+    of the strings, imply.
     """
     known = box.tests.get(test, ANY_TRUTH)
     return _possible_truths(box.domain(test.path), box.tests, test, known)
@@ -133,10 +136,10 @@ def _possible_truths(
     domain: Domain, tests: Mapping[TextTest, int], test: TextTest, truths: int
 ) -> int:
     """What `truths` leaves of a test, given a domain and the outcomes of other tests."""
-    strings = domain.sets[KindClass.STRING]
+    strings = domain.sets[_STRING]
     if not strings:
         return truths & UNDEFINED
-    only_strings = domain.only_class is KindClass.STRING
+    only_strings = domain.only_class is _STRING
     if only_strings:
         truths &= TRUE | FALSE
     texts = _finitely_many(domain)
@@ -145,7 +148,7 @@ def _possible_truths(
         for text in texts:
             outcomes |= TRUE if test.holds(text) else FALSE
         return truths & outcomes
-    if test.operator is Operator.LIKE and _implied_by_prefix(domain, test.pattern):
+    if test.operator is _LIKE and _implied_by_prefix(domain, test.pattern):
         truths &= ~FALSE
     for other, truth in tests.items():
         if other.path != test.path or other == test:
@@ -159,12 +162,12 @@ def _possible_truths(
 
 def _implied_by_prefix(domain: Domain, pattern: str) -> bool:
     """Whether the common prefix of all strings of the domain alone makes them LIKE the pattern."""
-    strings = domain.sets[KindClass.STRING]
+    strings = domain.sets[_STRING]
     first, last = strings[0][0], strings[-1][0]
     if not isinstance(first, str) or not isinstance(last, str):
         return False
-    # The last cut lies above all strings, so the prefix they share ends before the two differ; where
-    # the last cut is the next sibling of a prefix, all of that prefix is shared.
+    # The last cut lies above all strings, so the prefix they share ends before the two differ;
+    # where the last cut is the next sibling of a prefix, all of that prefix is shared.
     shared = 0
     while shared < min(len(first), len(last)) and first[shared] == last[shared]:
         shared += 1
@@ -182,7 +185,7 @@ def box_matches(box: Box, attributes: Mapping[str, Any]) -> bool:
             return False
     for test, truth in box.tests.items():
         place = comparable(value_at(attributes, test.path))
-        if place is None or place[0] is not KindClass.STRING:
+        if place is None or place[0] is not _STRING:
             outcome = UNDEFINED
         else:
             outcome = TRUE if test.holds(place[1]) else FALSE
@@ -242,7 +245,7 @@ def intersection_of_boxes(boxes: Sequence[Box]) -> Box | None:
 
 
 def box_covers(general: Box, specific: Box) -> bool:
-    """general ⊒ specific: each event in `specific` lies in `general`. Sound; complete without tests."""
+    """general ⊒ specific: each event in the latter lies in the former; complete without tests."""
     for path, domain in general.domains.items():
         known = specific.domains.get(path)
         if known is None or not known.is_subset(domain):

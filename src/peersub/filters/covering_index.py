@@ -1,34 +1,41 @@
 """Finding coverers among many filters without asking all of them.
 
-A filter is summarised by its *demands*: the attributes that it constrains in every one of its boxes,
-each with its bounding domain over the boxes. A filter can only cover another if its demands are among
-the other's, and where it lists all the values of an attribute, so does the other. And take, of a
-covered filter, an event that has no attribute but the demanded ones and no value that it needs not
-have: it lies in a box of the coverer, and so meets all that this box demands. Hence
+A filter is summarised by its *demands*: the attributes that it constrains in every one of its
+boxes, each with its bounding domain. It can only cover another filter if its demands are among the
+other's, and where it lists all the values of an attribute, so does the other. Also: take an event
+of the covered filter with no attributes but those that one of its boxes needs, and no value that it
+need not have. It lies in some box of the coverer, so the attributes that this box needs are among
+them. Hence
 
-* each filter is kept under one *access key* per box, an attribute that the box demands, with the value
-  if it lists them; a coverer is found by looking up the demands of one box of the covered filter;
-* an event is led to the filters that want it by the same keys;
+* filters are grouped by the attributes that each of their boxes needs, and within a group by a
+  listed value; a coverer is found in the groups of the subsets of what one box of the covered
+  filter needs;
+* an event is led to the filters that want it by the same groups;
 * the covered filters are found by intersecting the *postings* of the coverer's demands: for each
   attribute, and each listed value, all filters that demand it.
 
-What the summary says is necessary, never sufficient: each candidate is then asked by itself. Filters
-of different languages only meet where one of them matches nothing or everything. No result depends on
-the order of a set: candidates are visited in the order of insertion or of their digests.
+What the summary says is necessary, never sufficient: each candidate is then asked by itself.
+Filters of different languages only meet where one of them matches nothing or everything. No result
+depends on the order of a set: candidates are visited in the order of insertion or of their digests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from peersub.events.kinds import KindClass, comparable, is_missing, value_at
-from peersub.filters.boxes import Box, Path
+from peersub.filters.boxes import Box, Path, box_covers
 from peersub.filters.domains import Domain
 from peersub.filters.filter import Filter, Matchable, attributes_of
 from peersub.filters.intervals import EMPTY, IntervalSet, single_points
 
-__all__ = ["CoveringIndex", "Summary", "bounding_domains"]
+if TYPE_CHECKING:
+    from peersub.filters.xpath.documents import Document
+
+__all__ = ["CoveringIndex", "Subject", "Summary", "bounding_domains"]
 
 SCAN_MAX: Final = 8
 """Filters up to which asking each is cheaper than looking up."""
@@ -39,6 +46,8 @@ BOUNDING_CUTS_MAX: Final = 64
 
 Value = tuple[KindClass, Any]
 Values = tuple[Value | None, ...]
+_IN_DOCUMENT: Final = "//"
+"""The first part of the paths that stand for the labels of a document."""
 _ANY: Final = None
 _ANY_VALUE: Final[Values] = (_ANY,)
 """Stands for the values of a demand that does not list them."""
@@ -49,13 +58,13 @@ class Summary:
 
     Attributes:
         demands: the attributes that each box constrains, sorted; covering reverses their inclusion.
-        listed: for some demands, all the values that the filter accepts there.
-        boxes: per box, the attributes that an event must have, with their values where it lists them.
+        listed: for some demands, all the values that the filter accepts there. boxes: per box, the
+        attributes that an event must have, with their values where it lists them.
     """
 
     __slots__ = (
         *("boxes", "demands", "digest", "filter", "is_everything", "is_nothing", "listed"),
-        *("_demand_set",),
+        *("_box", "_demand_set"),
     )
 
     def __init__(self, wanted: Filter) -> None:
@@ -64,15 +73,20 @@ class Summary:
         self.is_nothing = wanted.is_nothing
         self.boxes: list[dict[Path, Values]] = []
         self.listed: dict[Path, Values] = {}
-        bounds: dict[Path, Domain] = {}
+        self._box: Box | None = None
         if wanted.language == "sql":
+            self._box = wanted.boxes[0] if len(wanted.boxes) == 1 else None
             self.boxes = [_needed(box.domains) for box in wanted.boxes]
             bounds = bounding_domains(wanted.boxes)
             needed = self.boxes[0] if len(self.boxes) == 1 else _needed(bounds)
             self.listed = {path: values for path, values in needed.items() if values != _ANY_VALUE}
-        self.demands: tuple[Path, ...] = tuple(sorted(bounds))
-        self._demand_set = frozenset(bounds)
-        self.is_everything = not bounds and not self.is_nothing and wanted.is_everything
+            self.demands: tuple[Path, ...] = tuple(sorted(bounds))
+        else:
+            # An embedding keeps labels: a pattern demands that they occur in the document.
+            self.demands = tuple((_IN_DOCUMENT, label) for label in sorted(_labels(wanted)))
+            self.boxes = [dict.fromkeys(self.demands, _ANY_VALUE)]
+        self._demand_set = frozenset(self.demands)
+        self.is_everything = not self.demands and not self.is_nothing and wanted.is_everything
 
     def may_cover(self, other: Summary) -> bool:
         """False only if this filter cannot cover the other."""
@@ -84,7 +98,20 @@ class Summary:
 
     def covers(self, other: Summary) -> bool:
         """Whether the filter covers the other."""
-        return self.may_cover(other) and self.filter.covers(other.filter)
+        if not self.may_cover(other):
+            return False
+        if self._box is not None and other._box is not None:
+            # By far the most common case, without the detour through unions.
+            return box_covers(self._box, other._box)
+        return self.filter.covers(other.filter)
+
+
+def _labels(pattern: Filter) -> frozenset[str]:
+    from peersub.filters.xpath.pattern import labels_of
+    from peersub.filters.xpath.xpath_filter import XPathFilter
+
+    assert isinstance(pattern, XPathFilter)
+    return frozenset() if pattern.pattern is None else labels_of(pattern.pattern)
 
 
 def _needed(domains: Mapping[Path, Domain]) -> dict[Path, Values]:
@@ -137,6 +164,45 @@ def _spanned(domain: Domain) -> Domain:
 def _span(cuts: IntervalSet) -> IntervalSet:
     return (cuts[0], cuts[-1]) if cuts else EMPTY
 
+
+class Subject:
+    """An event that many filters are asked about: its document, if it has one, is parsed once."""
+
+    __slots__ = ("_document", "_event", "attributes")
+
+    def __init__(self, event: Matchable) -> None:
+        self._event = event
+        self.attributes = attributes_of(event)
+        self._document: Any = _UNREAD
+
+    @property
+    def document(self) -> Document | None:
+        """The event's document, None if it has none that can be read."""
+        if self._document is _UNREAD:
+            from peersub.filters.xpath.documents import DocumentError, document_of
+
+            try:
+                self._document = document_of(self._event)
+            except DocumentError:
+                self._document = None
+        found: Document | None = self._document
+        return found
+
+    def value(self, path: Path) -> object:
+        """The value of an attribute; for a label just something, if it occurs in the document."""
+        if path[0] != _IN_DOCUMENT:
+            return value_at(self.attributes, path)
+        return () if self.document is not None and path[1] in self.document.places else None
+
+    def is_matched_by(self, wanted: Filter) -> bool:
+        """Whether the filter matches the event."""
+        if wanted.language == "sql":
+            return wanted.matches(self.attributes)
+        matches: Callable[[Document], bool] = wanted.matches  # type: ignore[assignment]
+        return self.document is not None and matches(self.document)
+
+
+_UNREAD: Final = object()
 
 Node = TypeVar("Node", bound=Summary)
 _Bucket = dict[bytes, Node]
@@ -195,13 +261,13 @@ class CoveringIndex(Generic[Node]):
             candidates = self._lookup.possibly_covered(general)
         return [node for node in candidates if general.covers(node)]
 
-    def matching(self, event: Matchable) -> Iterator[Node]:
+    def matching(self, subject: Subject) -> Iterator[Node]:
         """The filters that match the event."""
         if self._lookup is None:
             candidates: Iterable[Node] = self.nodes.values()
         else:
-            candidates = self._lookup.reached(event)
-        return (node for node in candidates if node.filter.matches(event))
+            candidates = self._lookup.reached(subject)
+        return (node for node in candidates if subject.is_matched_by(node.filter))
 
     def matching_only(self, paths: Iterable[Path]) -> list[Node]:
         """A superset of the filters that match an event which has no attributes but these."""
@@ -210,56 +276,64 @@ class CoveringIndex(Generic[Node]):
         return list(self._lookup.at_paths(paths))
 
 
-_Buckets = dict[Value | None, _Bucket[Node]]
+_Group = dict[tuple[Path, Value] | None, _Bucket[Node]]
+"""The filters with a box that needs certain attributes, by a value that it lists, or None."""
+_Key = tuple[frozenset[Path], tuple[tuple[Path, Value] | None, ...]]
 
 
 class _Lookup(Generic[Node]):
-    """The access keys and the postings of an index with many filters."""
+    """The groups and the postings of an index with many filters."""
 
-    __slots__ = ("_access", "_buckets", "_nodes", "_postings", "_unkeyed")
+    __slots__ = ("_groups", "_keys", "_needed", "_nodes", "_postings")
 
     def __init__(self) -> None:
         self._nodes: _Bucket[Node] = {}
-        # Per attribute, and listed value or _ANY: the filters with that access key.
-        self._buckets: dict[Path, _Buckets[Node]] = {}
-        self._access: dict[bytes, list[tuple[Path, Values]]] = {}
-        # Filters with a box that demands no attribute to be there: always candidates.
-        self._unkeyed: _Bucket[Node] = {}
+        self._groups: dict[frozenset[Path], _Group[Node]] = {}
+        self._keys: dict[bytes, list[_Key]] = {}
+        # How many groups need an attribute.
+        self._needed: Counter[Path] = Counter()
         # Per demanded attribute, and listed value or _ANY for all: the digests with that demand.
         self._postings: dict[tuple[Path, Value | None], set[bytes]] = {}
 
     def add(self, node: Node) -> None:
         self._nodes[node.digest] = node
-        if node.boxes and all(node.boxes):
-            keys = [min(box.items(), key=self._crowd) for box in node.boxes]
-            self._access[node.digest] = keys
-            for path, values in keys:
-                buckets = self._buckets.setdefault(path, {})
-                for value in values:
-                    buckets.setdefault(value, {})[node.digest] = node
-        else:
-            self._unkeyed[node.digest] = node
+        keys = [self._key(box) for box in node.boxes] or [(_NOTHING_NEEDED, (None,))]
+        self._keys[node.digest] = keys
+        for needed, entries in keys:
+            group = self._groups.get(needed)
+            if group is None:
+                group = self._groups[needed] = {}
+                self._needed.update(sorted(needed))
+            for entry in entries:
+                group.setdefault(entry, {})[node.digest] = node
         for key in _posting_keys(node):
             self._postings.setdefault(key, set()).add(node.digest)
 
-    def _crowd(self, key: tuple[Path, Values]) -> int:
-        """How many filters share an access key."""
-        path, values = key
-        buckets = self._buckets.get(path)
-        return 0 if buckets is None else max(len(buckets.get(value, ())) for value in values)
+    def _key(self, box: dict[Path, Values]) -> _Key:
+        """The group of a box, and its entries there: the values of its most telling attribute."""
+        needed = frozenset(box)
+        group = self._groups.get(needed, {})
+        listings = [
+            [(path, value) for value in values if value is not None] for path, values in box.items()
+        ]
+        chosen = min(
+            filter(None, listings),
+            key=lambda entries: max(len(group.get(entry, ())) for entry in entries),
+            default=None,
+        )
+        return needed, (None,) if chosen is None else tuple(chosen)
 
     def discard(self, node: Node) -> None:
         del self._nodes[node.digest]
-        self._unkeyed.pop(node.digest, None)
-        for path, values in self._access.pop(node.digest, ()):
-            # Several boxes may share a key: the first of them clears it.
-            buckets = self._buckets.get(path, {})
-            for value in values:
-                buckets.get(value, {}).pop(node.digest, None)
-                if not buckets.get(value):
-                    buckets.pop(value, None)
-            if not buckets:
-                self._buckets.pop(path, None)
+        for needed, entries in self._keys.pop(node.digest):
+            # Several boxes may share an entry: the first of them clears it.
+            group = self._groups.get(needed, {})
+            for entry in entries:
+                group.get(entry, {}).pop(node.digest, None)
+                if not group.get(entry):
+                    group.pop(entry, None)
+            if not group and self._groups.pop(needed, None) is not None:
+                self._needed.subtract(needed)
         for key in _posting_keys(node):
             self._postings[key].discard(node.digest)
             if not self._postings[key]:
@@ -267,18 +341,31 @@ class _Lookup(Generic[Node]):
 
     def possible_coverers(self, specific: Summary) -> Iterator[Node]:
         box = min(specific.boxes, key=len, default={})
-        return self._visited(
-            self._buckets[path].get(value, {})
-            for path, values in box.items()
-            if path in self._buckets
-            for value in (values if values == _ANY_VALUE else (_ANY, *values))
+        entries = _entries(box)
+        return _visited(
+            bucket
+            for group in self._groups_within(tuple(box))
+            for bucket in _chosen(group, entries)
         )
+
+    def _groups_within(self, paths: Collection[Path]) -> Iterator[_Group[Node]]:
+        """The groups that need no attributes but these."""
+        if 1 << min(len(paths), 64) <= len(self._groups):
+            for size in range(len(paths) + 1):
+                for subset in combinations(paths, size):
+                    group = self._groups.get(frozenset(subset))
+                    if group is not None:
+                        yield group
+        else:
+            available = frozenset(paths)
+            yield from (group for needed, group in self._groups.items() if needed <= available)
 
     def possibly_covered(self, general: Summary) -> list[Node]:
         if not general.demands:
             return list(self._nodes.values())
         postings = sorted((self._posting(general, path) for path in general.demands), key=len)
-        nothing = [node for node in self._unkeyed.values() if node.is_nothing]
+        unneeding = self._groups.get(_NOTHING_NEEDED, {}).get(None, {})
+        nothing = [node for node in unneeding.values() if node.is_nothing]
         found = set.intersection(*postings)
         return [*nothing, *(self._nodes[digest] for digest in sorted(found))]
 
@@ -288,32 +375,46 @@ class _Lookup(Generic[Node]):
             return self._postings.get((path, values[0]), set())
         return set().union(*(self._postings.get((path, value), ()) for value in values))
 
-    def reached(self, event: Matchable) -> Iterator[Node]:
-        attributes = attributes_of(event)
-        found: list[_Bucket[Node]] = []
-        for path, buckets in self._buckets.items():
-            value = value_at(attributes, path)
-            if not is_missing(value):
-                found.append(buckets.get(_ANY, {}))
-                place = comparable(value)
-                if place is not None:
-                    found.append(buckets.get(place, {}))
-        return self._visited(found)
-
-    def at_paths(self, paths: Iterable[Path]) -> Iterator[Node]:
-        return self._visited(
-            bucket for path in paths for bucket in self._buckets.get(path, {}).values()
+    def reached(self, subject: Subject) -> Iterator[Node]:
+        values = {path: subject.value(path) for path, uses in self._needed.items() if uses}
+        present = {path: (comparable(v),) for path, v in values.items() if not is_missing(v)}
+        entries = _entries(present)
+        available = frozenset(present)
+        return _visited(
+            bucket
+            for needed, group in self._groups.items()
+            if needed <= available
+            for bucket in _chosen(group, entries)
         )
 
-    def _visited(self, buckets: Iterable[_Bucket[Node]]) -> Iterator[Node]:
-        """The filters without an access key, then those in the buckets, each once."""
-        yield from self._unkeyed.values()
-        seen: set[bytes] = set()
-        for bucket in buckets:
-            for digest, node in bucket.items():
-                if digest not in seen:
-                    seen.add(digest)
-                    yield node
+    def at_paths(self, paths: Iterable[Path]) -> Iterator[Node]:
+        groups = self._groups_within(tuple(paths))
+        return _visited(bucket for group in groups for bucket in group.values())
+
+
+_NOTHING_NEEDED: Final[frozenset[Path]] = frozenset()
+
+
+def _entries(values: Mapping[Path, Values]) -> list[tuple[Path, Value] | None]:
+    """The entries of a group that attributes with these values, if they are listed, lead to."""
+    return [
+        None,
+        *((path, value) for path, some in values.items() for value in some if value is not None),
+    ]
+
+
+def _chosen(group: _Group[Node], entries: list[Any]) -> Iterator[_Bucket[Node]]:
+    return (group[entry] for entry in entries if entry in group)
+
+
+def _visited(buckets: Iterable[_Bucket[Node]]) -> Iterator[Node]:
+    """The filters in the buckets, each once."""
+    seen: set[bytes] = set()
+    for bucket in buckets:
+        for node in bucket.values():
+            if node.digest not in seen:
+                seen.add(node.digest)
+                yield node
 
 
 def _posting_keys(node: Summary) -> Iterator[tuple[Path, Value | None]]:

@@ -1,8 +1,9 @@
-"""The values that a box allows one attribute: absent, one interval set per class, or something else.
+"""The values that a box allows one attribute: absent, one interval set per class, or something
+else.
 
-"Absent" is a value like any other: a box without a constraint on an attribute accepts its absence, one
-with a comparison does not. Forgetting this makes covering unsound for events of different shapes.
-"Other" stands for values that are there and do not compare: records, arrays, binary.
+"Absent" is a value like any other: a box without a constraint on an attribute accepts its absence,
+one with a comparison does not. Forgetting this makes covering unsound for events of different
+shapes. "Other" stands for values that are there and do not compare: records, arrays, binary.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Sets = tuple[IntervalSet, IntervalSet, IntervalSet, IntervalSet, IntervalSet]
 
 
 class Domain(NamedTuple):
-    """A set of values of one attribute. A tuple, since normal forms hash and compare many of them."""
+    """A set of values of one attribute. A tuple, since many are hashed and compared."""
 
     absent: bool
     other: bool

@@ -21,8 +21,8 @@ def shown(text: str) -> str:
 class FilterError(ValueError):
     """A filter that was refused.
 
-    `str(error)` shows the text with a caret below the position; `error.one_line()` says the same in one
-    line, for tables and logs.
+    `str(error)` shows the text with a caret below the position; `error.one_line()` says the same in
+    one line, for tables and logs.
 
     Attributes:
         text: the filter as it was given.
@@ -43,7 +43,7 @@ class FilterError(ValueError):
         )
 
     def _excerpt(self) -> tuple[str, str]:
-        """The part of the text around the position, on one line, and the blanks before its caret."""
+        """The text around the position, on one line, and the blanks before its caret."""
         start = max(0, self.position - _EXCERPT_CHARACTERS // 2)
         end = min(len(self.text), start + _EXCERPT_CHARACTERS)
         shown = "".join(c if c.isprintable() else " " for c in self.text[start:end])

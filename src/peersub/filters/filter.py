@@ -1,8 +1,8 @@
 """`Filter`: what a subscriber wants, as one value with its relations.
 
 A filter is a union of boxes (`normal_form`). Two filters are equal iff their normal forms are; the
-digest of the normal form is their name on the wire. `Filter.xpath` gives a tree pattern over XML with
-the same relations; a pattern and a SQL filter only meet where one of them is trivial.
+digest of the normal form is their name on the wire. `Filter.xpath` gives a tree pattern over XML
+with the same relations; a pattern and a SQL filter only meet where one of them is trivial.
 """
 
 from __future__ import annotations
@@ -161,14 +161,19 @@ class Filter:
     ) -> Filter | None:
         """One filter for both, with fewer conjunctions than the two have together, or None.
 
-        Without a budget the merge is perfect: it matches what one of the two matches and nothing else.
-        With one it may also match other events, at most the share `budget` of the sample's.
+        Where one covers the other it is the merged filter.
+        Without a budget the merge is perfect: it matches what one of the two matches and nothing
+        else. With one it may also match other events, at most the share `budget` of the sample's.
 
         >>> Filter("a = 1 AND b > 0").merge(Filter("a = 2 AND b > 0")).text
         'a IN (1, 2) AND b > 0'
         """
+        if self.covers(other):
+            return self
+        if other.covers(self):
+            return other
         if other.language != self.language:
-            return self if self.covers(other) else other if other.covers(self) else None
+            return None
         perfect = perfect_merge(self.boxes, other.boxes)
         if perfect is not None:
             return Filter._of(perfect)

@@ -1,20 +1,20 @@
 """`FilterSet`: the filters that one entry of a routing table holds, each with its owners.
 
-The filters form a *forest* by covering: each filter lies below one that covers it, and the roots are
-the cover set, what a router forwards. A new filter goes down below its coverers; where it finds none it
-stays and takes the filters it covers below itself. When a filter leaves, those below it move up and are
-placed again, so an unsubscribed root exposes what it covered. `add` and `remove` tell how the roots
-changed, because routing tables travel as changes.
+The filters form a *forest* by covering: each filter lies below one that covers it, and the roots
+are the cover set, what a router forwards. A new filter goes down below its coverers; where it finds
+none it stays and takes the filters it covers below itself. When a filter leaves, those below it
+move up and are placed again, so an unsubscribed root exposes what it covered. `add` and `remove`
+tell how the roots changed, because routing tables travel as changes.
 
 Invariants:
 
 * each filter below another is covered by it;
-* no root covers another root; of several equivalent filters the one with the least digest is the root,
-  so the roots depend on the content alone and not on the order of operations (as far as covering is
-  transitive: where it is not proven to be, between some text tests and tree patterns, one root more
-  may be kept; it does no harm);
-* below DEPTH_MAX levels filters are kept side by side: a long chain (`price > 1`, `price > 2`, ...)
-  does not make each operation as long.
+* no root covers another root; of several equivalent filters the one with the least digest is the
+  root, so the roots depend on the content alone and not on the order of operations (as far as
+  covering is transitive: where it is not proven to be, between some text tests and tree patterns,
+  one root more may be kept; it does no harm);
+* a filter goes down at most DEPTH_MAX levels and stays there unordered: a long chain (`price > 1`,
+  `price > 2`, ...) does not make each operation as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from peersub.filters.boxes import Box, box_intersection, box_of
-from peersub.filters.covering_index import CoveringIndex, Summary
+from peersub.filters.covering_index import CoveringIndex, Subject, Summary
 from peersub.filters.domains import ABSENT
 from peersub.filters.filter import Filter, Matchable
 from peersub.filters.merging import merged_filters
@@ -35,7 +35,7 @@ from peersub.filters.relations import union_covers
 __all__ = ["Change", "FilterSet"]
 
 DEPTH_MAX: Final = 32
-"""Levels of the forest that are ordered by covering."""
+"""Levels that a filter goes down when it is placed."""
 UNION_BOXES_MAX: Final = 512
 """Conjunctions of roots that together may be tried as one coverer."""
 MERGED_KEPT_MAX: Final = 4
@@ -270,25 +270,23 @@ class FilterSet(Generic[Owner]):
         """Whether the union of the roots holds the box."""
         # First the part of the box whose events lack all attributes that it does not name: only few
         # roots reach it, and if they leave something of it the answer is known.
-        near = [r for node in self._top.matching_only(box.domains) for r in node.filter.boxes]
+        near = _boxes_of(self._top.matching_only(box.domains))
         elsewhere = {path for root in near for path in root.domains if path not in box.domains}
         bare = box_of({**box.domains, **dict.fromkeys(sorted(elsewhere), ABSENT)}, box.tests)
         if bare is None or not union_covers(_overlapping(bare, near), (bare,)):
             return False
-        return union_covers(
-            _overlapping(box, (root for node in self._top for root in node.filter.boxes)), (box,)
-        )
+        return union_covers(_overlapping(box, _boxes_of(self._top)), (box,))
 
     def matches(self, event: Matchable) -> bool:
         """Whether one of the filters matches; only roots need to be asked."""
-        return next(self._top.matching(event), None) is not None
+        return next(self._top.matching(Subject(event)), None) is not None
 
     def matching_owners(self, event: Matchable) -> list[Owner]:
-        """The owners of filters that match, each once; looks below a filter only if that matches."""
+        """The owners of filters that match, each once; looks below a filter only if it matches."""
         found: dict[Owner, None] = {}
-        levels = [self._top]
+        levels, subject = [self._top], Subject(event)
         while levels:
-            for node in levels.pop().matching(event):
+            for node in levels.pop().matching(subject):
                 found.update(node.owners)
                 if node.below is not None:
                     levels.append(node.below)
@@ -297,22 +295,28 @@ class FilterSet(Generic[Owner]):
     def merged(self, budget: float = 0.0, sample: Sequence[Matchable] = ()) -> tuple[Filter, ...]:
         """Fewer filters, each of one conjunction or pattern, that together cover the whole set.
 
-        Without a budget they match exactly what the set matches. With one they may also match others:
-        at most the share `budget` of the sample's events. The result depends on the filters of the set
-        alone, and is sorted by digest.
+        Without a budget they match exactly what the set matches. With one they may also match
+        others: at most the share `budget` of the sample's events. The result depends on the filters
+        of the set alone, and is sorted by digest.
         """
         if budget <= 0 or not sample:
             budget, sample = 0.0, ()
+        if not isinstance(sample, tuple):
+            # A list may change under the same id: its result is not remembered.
+            return merged_filters(self, budget, sample)
         key = (self.digest, budget, id(sample))
         known = self._merged.get(key)
-        # Holding the sample keeps its id; a list might have changed under the same id.
-        if known is not None and known[0] is sample and isinstance(sample, tuple):
+        if known is not None:
             return known[1]
-        result = merged_filters(list(self), budget, sample)
-        self._merged[key] = (sample, result)
+        result = merged_filters(self, budget, sample)
+        self._merged[key] = (sample, result)  # holding the sample keeps its id
         while len(self._merged) > MERGED_KEPT_MAX:
             self._merged.popitem(last=False)
         return result
+
+
+def _boxes_of(nodes: Iterable[_Node]) -> list[Box]:
+    return [box for node in nodes if node.filter.language == "sql" for box in node.filter.boxes]
 
 
 def _overlapping(box: Box, others: Iterable[Box]) -> list[Box]:

@@ -1,15 +1,15 @@
 """Sets of values of one class, as sorted cuts: the algebra under every filter.
 
-A *cut* is a place between values: `(value, 0)` is just before the value, `(value, 1)` just after it;
-`LEAST` and `GREATEST` lie beyond all values. A set is a tuple of an even number of strictly growing
-cuts; it holds what lies between the first and the second, the third and the fourth, and so on. Open
-and closed ends, points, prefixes, complements and infinities are all just cuts, so that one sweep over
-sorted cuts serves every operation.
+A *cut* is a place between values: `(value, 0)` is just before the value, `(value, 1)` just after
+it; `LEAST` and `GREATEST` lie beyond all values. A set is a tuple of an even number of strictly
+growing cuts; it holds what lies between the first and the second, the third and the fourth, and so
+on. Open and closed ends, points, prefixes, complements and infinities are all just cuts, so that
+one sweep over sorted cuts serves every operation.
 
-Classes whose values have a direct successor use only `(value, 0)` (see `cut_after`): the set of dates
-after May 1st and the set from May 2nd on are then one set and not two. The direct successor of a string
-is itself with a NUL appended; the strings with a prefix are those from the prefix up to its next
-sibling.
+Classes whose values have a direct successor use only `(value, 0)` (see `cut_after`): the set of
+dates after May 1st and the set from May 2nd on are then one set and not two. The direct successor
+of a string is itself with a NUL appended; the strings with a prefix are those from the prefix up to
+its next sibling.
 
 The law: for every value v and all sets a, b: v in union(a, b) iff v in a or v in b; likewise for
 intersection and difference; equal sets are equal tuples.
@@ -46,6 +46,10 @@ __all__ = [
     "union",
     "union_of",
 ]
+
+# Looking up a member of an enum takes longer than the operations below.
+_NUMBER, _STRING, _BOOLEAN = KindClass.NUMBER, KindClass.STRING, KindClass.BOOLEAN
+_DATE, _TIMESTAMP = KindClass.DATE, KindClass.TIMESTAMP
 
 Cut = tuple[Any, int]
 IntervalSet = tuple[Cut, ...]
@@ -95,20 +99,18 @@ FULL: Final[IntervalSet] = (LEAST, GREATEST)
 
 def cut_before(kind_class: KindClass, key: Any) -> Cut:
     """The cut just below a value; below the least value of a class there is only LEAST."""
-    if (kind_class is KindClass.STRING and key == "") or (
-        kind_class is KindClass.BOOLEAN and key == 0
-    ):
+    if (kind_class is _STRING and key == "") or (kind_class is _BOOLEAN and key == 0):
         return LEAST
     return (key, 0)
 
 
 def cut_after(kind_class: KindClass, key: Any) -> Cut:
     """The cut just above a value, written as the cut below its successor where there is one."""
-    if kind_class is KindClass.NUMBER:
+    if kind_class is _NUMBER:
         return (key, 1)
-    if kind_class is KindClass.STRING:
+    if kind_class is _STRING:
         return (key + "\0", 0)
-    if kind_class is KindClass.BOOLEAN and key == 1:
+    if kind_class is _BOOLEAN and key == 1:
         return GREATEST
     return (key + 1, 0)
 
@@ -145,7 +147,7 @@ def prefix_range(prefix: str) -> IntervalSet:
     >>> prefix_range("ab")
     (('ab', 0), ('ac', 0))
     """
-    lower = cut_before(KindClass.STRING, prefix)
+    lower = cut_before(_STRING, prefix)
     while prefix:
         following = ord(prefix[-1]) + 1
         if following == 0xD800:
@@ -256,15 +258,15 @@ def single_points(kind_class: KindClass, cuts: IntervalSet) -> list[Any] | None:
     >>> single_points(KindClass.STRING, points(KindClass.STRING, ["a", "b"]))
     ['a', 'b']
     """
-    keys = []
+    keys: list[Any] = []
     for start in range(0, len(cuts), 2):
-        value = "" if kind_class is KindClass.STRING and cuts[start] == LEAST else cuts[start][0]
-        if kind_class is KindClass.BOOLEAN:
+        value: Any = "" if kind_class is _STRING and cuts[start] == LEAST else cuts[start][0]
+        if kind_class is _BOOLEAN:
             first = 0 if cuts[start] == LEAST else 1
             keys += range(first, 2 if cuts[start + 1] == GREATEST else 1)
         elif isinstance(value, _End):
             return None
-        elif kind_class in (KindClass.DATE, KindClass.TIMESTAMP):
+        elif kind_class in (_DATE, _TIMESTAMP):
             end = cuts[start + 1][0]
             if isinstance(end, _End) or end - value > 64:
                 return None

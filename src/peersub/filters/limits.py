@@ -1,13 +1,13 @@
-"""The bounds on a filter. A hostile filter meets one of them before it costs more than milliseconds."""
+"""The bounds on a filter: a hostile one meets one of them before it costs much."""
 
 from typing import Final
 
-TEXT_CHARACTERS_MAX: Final = 65_536
+TEXT_CHARACTERS_MAX: Final = 32_768
 NESTING_MAX: Final = 64
 CONJUNCTS_MAX: Final = 1_024
 """Boxes of the normal form."""
 PRODUCTS_MAX: Final = 2 * CONJUNCTS_MAX
-"""Boxes that multiplying out may make on the way to the normal form, all steps together."""
+"""Boxes, and text tests in them, that multiplying out may make, all steps together."""
 NUMBER_DIGITS_MAX: Final = 76
 """As many as the widest decimal of Arrow holds."""
 TEXT_TESTS_MAX: Final = 64

@@ -1,14 +1,14 @@
 """Merging many filters into few that cover them: Mühl's perfect and imperfect merging.
 
 *Perfect*: boxes that are equal but for one constraint become one, the union of the two; found by
-hashing each box without one constraint, for each of its constraints, instead of comparing all pairs.
-Boxes that another one covers are dropped. Nothing is gained or lost.
+hashing each box without one constraint, for each of its constraints, instead of comparing all
+pairs. Boxes that another one covers are dropped. Nothing is gained or lost.
 
-*Imperfect*: two boxes become their hull. What that adds is measured on a sample of events, as bits; the
-pair that adds least for the size it saves goes first, and the events that are matched in addition stay
-within a budget. Candidates are neighbours: in the order of the boxes, and by common events of the
-sample (the event first in some order among those that a box matches: two boxes agree on it as often as
-their events are the same).
+*Imperfect*: two boxes become their hull. What that adds is measured on a sample of events, as bits;
+the pair that adds least for the size it saves goes first, and the events that are matched in
+addition stay within a budget. Candidates are neighbours: in the order of the boxes, and by common
+events of the sample (the event first in some order among those that a box matches: two boxes agree
+on it as often as their events are the same).
 
 The result is a function of the set of filters: everything is sorted before, and ties are broken by
 that order. Base filters are never given up for merged ones; the caller keeps them.
@@ -22,9 +22,9 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from peersub.filters.boxes import UNIVERSE, Box, Path, box_of
-from peersub.filters.covering_index import CoveringIndex, Summary
+from peersub.filters.covering_index import CoveringIndex, Subject, Summary
 from peersub.filters.domains import Domain
-from peersub.filters.filter import Filter, Matchable, attributes_of
+from peersub.filters.filter import Filter, Matchable
 from peersub.filters.intervals import EMPTY, Cut, IntervalSet
 from peersub.filters.normal_form import sort_key
 from peersub.filters.patterns import TextTest
@@ -55,11 +55,11 @@ def merged_filters(
     ['a IN (1, 2) AND b > 0']
     """
     filters = [wanted for wanted in filters if not wanted.is_nothing]
-    boxes = perfectly_merged(box for wanted in filters for box in wanted.boxes)
+    sql = (wanted for wanted in filters if wanted.language == "sql")
+    boxes = perfectly_merged(box for wanted in sql for box in wanted.boxes)
     patterns = _undominated(wanted for wanted in filters if wanted.language != "sql")
-    everything = [wanted for wanted in patterns if wanted.is_everything]
-    if boxes == [UNIVERSE] or everything:
-        return (Filter.from_boxes([UNIVERSE]) if boxes == [UNIVERSE] else everything[0],)
+    if boxes == [UNIVERSE]:
+        return (Filter.from_boxes(boxes),)
     if budget > 0 and sample:
         account = _Account(sample, int(budget * len(sample)), boxes, patterns)
         boxes = perfectly_merged(account.merged_boxes(boxes))
@@ -72,8 +72,9 @@ def merged_filters(
 
 
 def perfectly_merged(boxes: Iterable[Box]) -> list[Box]:
-    """The same events by fewer boxes, as far as fusing along one constraint and dropping covered ones
-    go; sorted, and independent of the order in which they were given.
+    """The same events by fewer boxes, sorted, whatever the order in which they are given.
+
+    Boxes are fused along one constraint, and dropped where another one covers them.
     """
     current = sorted(set(boxes), key=sort_key)
     while len(current) > 1:
@@ -124,7 +125,7 @@ class _Fusion:
     def add(self, box: Box) -> None:
         place = len(self.constraints)
         self.boxes[place] = box
-        constraints = (*box.domains.items(), *box.tests.items())
+        constraints: list[_Constraint] = [*box.domains.items(), *box.tests.items()]
         self.constraints[place] = frozenset(map(self.number, constraints))
         for name, _ in constraints:
             self.constrained.setdefault(name, []).append(place)
@@ -136,7 +137,8 @@ class _Fusion:
     def fused(self) -> list[Box]:
         paths = sorted(name for name in self.constrained if not isinstance(name, TextTest))
         tests = sorted(name for name in self.constrained if isinstance(name, TextTest))
-        for name in (*paths, *tests):
+        names: list[Path | TextTest] = [*paths, *tests]
+        for name in names:
             groups: dict[frozenset[int], list[int]] = {}
             for place in self.constrained[name]:
                 if place in self.boxes:
@@ -196,7 +198,8 @@ def _union_of_domains(domains: Sequence[Domain]) -> Domain:
 
 
 def _union_of_sets(sets: Iterable[IntervalSet]) -> IntervalSet:
-    """
+    """What lies in any of the sets.
+
     >>> _union_of_sets([((1, 0), (2, 1)), ((5, 0), (6, 0)), ((2, 0), (3, 0))])
     ((1, 0), (3, 0), (5, 0), (6, 0))
     """
@@ -232,17 +235,20 @@ class _Account:
         self,
         sample: Sequence[Matchable],
         allowed: int,
-        boxes: Iterable[Box],
-        patterns: Iterable[Filter],
+        boxes: Sequence[Box],
+        patterns: Sequence[Filter],
     ) -> None:
-        self.sample = sample
-        self.columns = SampleColumns([attributes_of(event) for event in sample])
+        subjects = [Subject(event) for event in sample]
+        # Patterns are asked about documents that are parsed once; where there is none, about none.
+        self.documents: list[Any] = [s.document or b"" for s in subjects] if patterns else []
+        self.events = len(sample)
+        self.columns = SampleColumns([subject.attributes for subject in subjects])
         self.allowed = allowed
         self.wanted = 0
         for box in boxes:
             self.wanted |= self.columns.box_bits(box)
         for pattern in patterns:
-            self.wanted |= sample_bits(pattern, sample)
+            self.wanted |= sample_bits(pattern, self.documents)
         self.added = 0
 
     def more(self, bits: int) -> int:
@@ -265,14 +271,16 @@ class _Account:
         parts = [self.pattern_part(pattern) for pattern in sorted(patterns, key=lambda p: p.text)]
 
         def combine(a: _Part, b: _Part) -> _Part | None:
-            merged = a.form.merge(b.form, sample=self.sample, budget=1.0)
+            merged = a.form.merge(b.form, sample=self.documents, budget=1.0)
             return None if merged is None else self.pattern_part(merged)
 
         contracted = _Contraction(parts, combine, self).contracted()
         return _undominated(part.form for part in contracted)
 
     def pattern_part(self, pattern: Filter) -> _Part:
-        return _Part(pattern, sample_bits(pattern, self.sample), _BOX_SIZE + len(pattern.text) // 4)
+        return _Part(
+            pattern, sample_bits(pattern, self.documents), _BOX_SIZE + len(pattern.text) // 4
+        )
 
 
 def _spanned_hull(a: Box, b: Box) -> Box:
@@ -294,7 +302,7 @@ def _spanned(domain: Domain) -> Domain:
 
 
 class _Contraction:
-    """A graph of parts and their neighbours that contracts, edge by edge, while the account allows."""
+    """A graph of neighbouring parts that contracts, edge by edge, while the account allows it."""
 
     def __init__(self, parts: Sequence[_Part], combine: _Combine, account: _Account) -> None:
         self.parts: dict[int, _Part] = dict(enumerate(parts))
@@ -306,7 +314,7 @@ class _Contraction:
         self.heap: list[tuple[float, int, int, _Part]] = []
 
     def contracted(self) -> list[_Part]:
-        for a, b in _neighbours(list(self.parts.values()), len(self.account.sample)):
+        for a, b in _neighbours(list(self.parts.values()), self.account.events):
             self.link(a, b)
         heapify(self.heap)
         while self.heap:
@@ -349,7 +357,7 @@ class _Contraction:
 
 
 def _neighbours(parts: Sequence[_Part], events: int) -> Iterator[tuple[int, int]]:
-    """Pairs that are likely to be alike: next to each other in the given order, or by their events."""
+    """Pairs that are likely alike: next to each other in the given order, or by their events."""
     yield from _adjacent(range(len(parts)))
     whole = (1 << events) - 1
     for order in range(_ORDERS):

@@ -1,13 +1,13 @@
 """The normal form: a filter as a union of boxes, simplified until nothing changes.
 
-`boxes_of` multiplies out conjunctions of disjunctions, with a bound on all boxes that are made on the
-way. `simplified` then fuses boxes that differ in one constraint only (their union is again a box:
-Mühl's perfect merging) and drops those that another one covers. It is a fixpoint: simplifying a
-simplified union changes nothing, and the result does not depend on the order of the boxes.
+`boxes_of` multiplies out conjunctions of disjunctions, with a bound on all boxes that are made on
+the way. `simplified` then fuses boxes that differ in one constraint only (their union is again a
+box: Mühl's perfect merging) and drops those that another one covers. It is a fixpoint: simplifying
+a simplified union changes nothing, and the result does not depend on the order of the boxes.
 
-Fusing is the costly part, and strangers choose the input. A first pass fuses whole groups, each in one
-step. What then still fuses is found through a table of what is left of each box without each of its
-constraints: every box is looked up once per constraint, however long a chain of fusions gets.
+Fusing is the costly part, and strangers choose the input. A first pass fuses whole groups, each in
+one step. What then still fuses is found through a table of what is left of each box without each of
+its constraints: every box is looked up once per constraint, however long a chain of fusions gets.
 """
 
 from __future__ import annotations
@@ -85,12 +85,17 @@ class _Multiplication:
         result = [] if common is None else [common]
         # Narrow unions first: what they exclude need not be multiplied with the wide ones.
         for boxes in sorted(unions, key=len):
-            self.made += len(result) * len(boxes)
+            # Text tests count as well: each is compared with each in the boxes that are made.
+            self.made += len(result) * (len(boxes) + _tests(boxes)) + len(boxes) * _tests(result)
             if self.made > PRODUCTS_MAX:
                 raise TooManyConjunctsError(self.made)
             pairs = (box_intersection(left, right) for left in result for right in boxes)
             result = _fused([box for box in pairs if box is not None])
         return result
+
+
+def _tests(boxes: list[Box]) -> int:
+    return sum(len(box.tests) for box in boxes)
 
 
 def _flat(tree: Conjunction | Disjunction) -> Iterator[Tree]:
@@ -127,8 +132,8 @@ def simplified(boxes: Iterable[Box]) -> Boxes:
 
 def _absorbed(boxes: list[Box]) -> list[Box]:
     """Without the boxes that another one covers."""
-    # A box can only cover another if it constrains nothing that the other leaves free, except that a
-    # text test may be implied by a domain: compare the paths of domains alone.
+    # A box can only cover another if it constrains nothing that the other leaves free, except that
+    # a text test may be implied by a domain: compare the paths of domains alone.
     paths = [box.domains.keys() for box in boxes]
     kept: list[int] = []
     order = sorted(range(len(boxes)), key=lambda index: len(paths[index]))
@@ -181,7 +186,7 @@ class _Numbering:
 
 
 def _fused(boxes: list[Box]) -> list[Box]:
-    """Fuse boxes that are equal but for one constraint: one pass, one constraint after the other."""
+    """Fuse boxes that are equal but for one constraint, in one pass over the constraints."""
     if len(boxes) < 2:
         return boxes
     numbering = _Numbering()
@@ -217,8 +222,8 @@ def _order(name: Constraint) -> tuple[Any, ...]:
 class _Fusion:
     """Fuses until no two boxes are equal but for one constraint.
 
-    Each box that stays is entered under (the constraint left out, the rest of its constraints). A box
-    that comes finds its partner there; the two leave, and their union comes in their place.
+    Each box that stays is entered under (the constraint left out, the rest of its constraints). A
+    box that comes finds its partner there; the two leave, and their union comes in their place.
     """
 
     def __init__(self, boxes: list[Box]) -> None:

@@ -1,9 +1,9 @@
 r"""String tests that are no intervals: general LIKE, and RLIKE.
 
 A LIKE pattern knows `%` (any text), `_` (any one character) and a backslash that takes the next
-character literally. Without wildcards it is an equality, with only a trailing `%` it is a prefix: both
-are intervals, made elsewhere. What is left is *opaque*: a `TextTest` equals only itself, and filters
-reason about it by the few rules below, all of them sound.
+character literally. Without wildcards it is an equality, with only a trailing `%` it is a prefix:
+both are intervals, made elsewhere. What is left is *opaque*: a `TextTest` equals only itself, and
+filters reason about it by the few rules below, all of them sound.
 
 Both kinds run on RE2, in time linear in the text whatever the pattern.
 """
@@ -50,7 +50,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextTest:
-    """`path LIKE pattern` or `path RLIKE pattern`, as an attribute of its own: true, false, undefined."""
+    """`path LIKE pattern` or `path RLIKE pattern`: true, false, or undefined for no string."""
 
     path: tuple[str, ...]
     operator: Operator
@@ -78,7 +78,8 @@ class TextTest:
 
 
 def like_pieces(pattern: str) -> list[str | None]:
-    r"""The pattern as literal texts, with None for `%` and "" for `_`; `\` takes a character literally.
+    r"""The pattern as literal texts, with None for `%` and "" for `_`; `\` takes a character
+    literally.
 
     >>> like_pieces(r"a\%b%_")
     ['a%b', None, '']
@@ -215,8 +216,9 @@ def _implication_forms(pattern: str) -> tuple[str, str, str] | None:
 def like_implies(specific: str, general: str) -> bool:
     """Whether each text that is LIKE `specific` is LIKE `general`; sound.
 
-    Write in `specific` one fresh character for each `%` and another for each `_`. If `general` matches
-    that text with the first absorbed by a `%` only, it matches whatever stands there instead.
+    Write in `specific` one fresh character for each `%` and another for each `_`. If `general`
+    matches that text with the first absorbed by a `%` only, it matches whatever stands there
+    instead.
 
     >>> like_implies("%abc%", "%b%"), like_implies("%b%", "%abc%")
     (True, False)

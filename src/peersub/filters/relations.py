@@ -1,8 +1,8 @@
 """The relations between unions of boxes: covering, overlap, merging.
 
 Covering is decided by subtraction: what of the specific union is left after taking away the general
-one, box by box. It is always sound. Without text tests it is also complete, as long as the pieces stay
-within PIECES_MAX; beyond that the answer is "not proven", which is False.
+one, box by box. It is always sound. Without text tests it is also complete, as long as the pieces
+stay within PIECES_MAX; beyond that the answer is "not proven", which is False.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def perfect_merge(first: Boxes, second: Boxes) -> Boxes | None:
     together = (*first, *second)
     merged = list(simplified(together))
     # Fusing sees boxes that differ in one constraint. A hull may also be filled by several boxes.
-    index = 0
+    index = 0 if len(merged) <= MERGE_BOXES_MAX else len(merged)
     while index < len(merged):
         for other in range(index + 1, len(merged)):
             candidate = hull(merged[index], merged[other])
@@ -91,15 +91,16 @@ def imperfect_merge(
     """A union with at most `boxes_max` boxes that covers the given one, or None.
 
     Takes the pair whose hull brings the fewest false positives, again and again. `false_positives`
-    counts the sample's events that a box holds and the given union does not; their sum over all hulls
-    (an upper bound for the union) stays within `allowed`.
+    counts the sample's events that a box holds and the given union does not; their sum over all
+    hulls (an upper bound for the union) stays within `allowed`.
     """
     merged = list(boxes)
     costs = [0] * len(merged)
     while len(merged) > boxes_max:
         best: tuple[int, int, int, Box] | None = None
+        # Boxes are sorted by their names: near ones are alike, and far ones need not be tried.
         for i in range(len(merged)):
-            for j in range(i + 1, len(merged)):
+            for j in range(i + 1, min(i + 1 + MERGE_BOXES_MAX, len(merged))):
                 candidate = hull(merged[i], merged[j])
                 cost = false_positives(candidate)
                 if best is None or cost < best[0]:

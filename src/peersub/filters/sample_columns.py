@@ -1,9 +1,9 @@
 """A sample of events by columns: which of them lie in a domain, as bits, without asking each.
 
-Bit i stands for the i-th event. Per attribute and class the values are sorted once; an interval is then
-two look-ups in the sorted values and the difference of two prefixes. Bits of a union of domains are the
-union of their bits, bits of a box the intersection of its constraints' bits: exactly what
-`box_matches` says, event by event.
+Bit i stands for the i-th event. Per attribute and class the values are sorted once; an interval is
+then two look-ups in the sorted values and the difference of two prefixes. Bits of a union of
+domains are the union of their bits, bits of a box the intersection of its constraints' bits:
+exactly what `box_matches` says, event by event.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How alike two filters are, measured on a sample of events (Chand & Felber's f_s, their §4).
 
-Each filter holds one bit per event of the sample. Counting bits gives P(p), P(q) and P(p and q) on the
-sample, with a standard error of at most 0.5 / sqrt(events): 256 to 1,024 events are enough.
+Each filter holds one bit per event of the sample. Counting bits gives P(p), P(q) and P(p and q) on
+the sample, with a standard error of at most 0.5 / sqrt(events): 256 to 1,024 events are enough.
 """
 
 from __future__ import annotations

@@ -9,15 +9,14 @@
     operand     = name(.name)* | literal | ( expression )
     literal     = [+|-]number | string | TRUE | FALSE | DATE string | TIMESTAMP string
 
-NOT is pushed down while parsing, by the rules of three-valued logic: a leaf is the set of events for
-which its predicate is *true* (or, below a NOT, *false*); where it is unknown the event lies in neither.
-sqlglot's own parser is the oracle of this grammar in the tests; it is not used here because it keeps no
-positions of what it parsed, recurses without a bound, and takes twice as long.
+NOT is pushed down while parsing, by the rules of three-valued logic: a leaf is the set of events
+for which its predicate is *true* (or, below a NOT, *false*); where it is unknown the event lies in
+neither. sqlglot's own parser is the oracle of this grammar in the tests; it is not used here
+because it keeps no positions of what it parsed, recurses without a bound, and takes twice as long.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isinf
 from typing import Any, NamedTuple, NoReturn
 
@@ -38,13 +37,12 @@ from peersub.filters.sql_tokens import Role, Word, words_of
 __all__ = ["SUPPORTED", "Conjunction", "Disjunction", "Leaf", "Tree", "parse"]
 
 SUPPORTED = (
-    "Supported: = <> < <= > >=, BETWEEN, IN, LIKE, RLIKE, IS [NOT] NULL, AND, OR, NOT, parentheses, "
-    "names (a, a.b, `a b`), numbers, 'strings', TRUE, FALSE, DATE '…', TIMESTAMP '…'."
+    "Supported: = <> < <= > >=, BETWEEN, IN, LIKE, RLIKE, IS [NOT] NULL, AND, OR, NOT, "
+    "parentheses, names (a, a.b, `a b`), numbers, 'strings', TRUE, FALSE, DATE '…', TIMESTAMP '…'."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """The events for which one predicate holds; None if there can be none."""
 
     start: int
@@ -52,8 +50,7 @@ class Leaf:
     box: Box | None
 
 
-@dataclass(frozen=True, slots=True)
-class Conjunction:
+class Conjunction(NamedTuple):
     """All of the parts."""
 
     start: int
@@ -61,8 +58,7 @@ class Conjunction:
     parts: tuple[Tree, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Disjunction:
+class Disjunction(NamedTuple):
     """Any of the parts."""
 
     start: int
@@ -106,7 +102,11 @@ _KNOWN_ELSEWHERE = {
     ),
     "[": ("arrays cannot be filtered on", "Name a part of a record with a dot: a.b."),
 }
+# Looking up a member of an enum takes longer than anything else here.
+_NUMBER, _STRING, _BOOLEAN = KindClass.NUMBER, KindClass.STRING, KindClass.BOOLEAN
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SET_PREDICATES = ("BETWEEN", "IN", "LIKE", "RLIKE", "REGEXP")
+_TYPOGRAPHIC_QUOTES = "‘’‚“”„´"
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 
 
@@ -133,10 +133,10 @@ class _Parser:
         self.pattern_characters = 0
 
     def parse(self) -> Tree:
-        if self.words[0].role is Role.END:
+        if self.words[0].role == Role.END:
             self.refuse(self.words[0], "the filter is empty", "TRUE matches every event.")
         tree = self.as_tree(self.expression(negated=False), negated=False)
-        if self.words[self.at].role is not Role.END:
+        if self.words[self.at].role != Role.END:
             self.refuse_rest()
         return tree
 
@@ -144,15 +144,15 @@ class _Parser:
 
     def keyword(self, candidate: str) -> bool:
         word = self.words[self.at]
-        if word.role is Role.KEYWORD and word.text == candidate:
+        if word.role == Role.KEYWORD and word.text == candidate:
             self.at += 1
             return True
         return False
 
-    def take(self, role: Role, expected: str) -> Word:
+    def take(self, role: int, expected: str) -> Word:
         word = self.words[self.at]
         if word.role is not role:
-            found = "the end of the filter" if word.role is Role.END else shown(word.text)
+            found = "the end of the filter" if word.role == Role.END else shown(word.text)
             self.refuse(word, f"{expected} is expected here, not {found}")
         self.at += 1
         return word
@@ -164,11 +164,11 @@ class _Parser:
         """Nothing may follow a complete expression; name the likely intention."""
         word = self.words[self.at]
         before, after = self.words[self.at - 1], self.words[min(self.at + 1, len(self.words) - 1)]
-        if word.role is Role.CLOSE:
+        if word.role == Role.CLOSE:
             self.refuse(word, "this ')' closes nothing", "Remove it, or add a '(' before.")
         if word.role in (Role.PLUS, Role.MINUS) or word.text in ("*", "/", "%", "||"):
             remedy = SUPPORTED
-            if before.role is after.role is Role.NAME and before.end + 1 == after.start:
+            if before.role == after.role == Role.NAME and before.end + 1 == after.start:
                 odd = self.text[before.start : after.end]
                 remedy = f"If this is one name, write it in backticks: `{excerpt_of(odd)}`."
             self.refuse(word, f"arithmetic ({word.text!r}) is not supported", remedy)
@@ -201,7 +201,7 @@ class _Parser:
 
     def next_is(self, keyword: str) -> bool:
         word = self.words[self.at]
-        return word.role is Role.KEYWORD and word.text == keyword
+        return word.role == Role.KEYWORD and word.text == keyword
 
     def negation(self, *, negated: bool) -> Tree | _Operand:
         if not self.keyword("NOT"):
@@ -214,10 +214,10 @@ class _Parser:
     def as_tree(self, part: Tree | _Operand, *, negated: bool) -> Tree:
         """A bare attribute means that it is TRUE; a bare TRUE or FALSE is the constant."""
         if isinstance(part, _Name):
-            box = leaves.comparison(part.path, "=", KindClass.BOOLEAN, 1, negated=negated)
+            box = leaves.comparison(part.path, "=", _BOOLEAN, 1, negated=negated)
             return Leaf(part.start, part.end, box)
         if isinstance(part, _Literal):
-            if part.kind_class is not KindClass.BOOLEAN:
+            if part.kind_class is not _BOOLEAN:
                 following = self.words[self.at]
                 if following.role not in (Role.END, Role.CLOSE, Role.KEYWORD):
                     self.refuse_rest()
@@ -236,46 +236,38 @@ class _Parser:
     def predicate(self, *, negated: bool) -> Tree | _Operand:
         left = self.operand(negated=negated)
         word = self.words[self.at]
-        if word.role is Role.COMPARISON:
+        if word.role == Role.COMPARISON:
             self.at += 1
             return self.comparison(self.as_operand(left, word), word, negated=negated)
-        if word.role is not Role.KEYWORD:
+        if word.role != Role.KEYWORD:
             return left
         if word.text == "AND" or word.text == "OR":
             return left
-        if self.keyword("IS"):
+        if word.text == "IS":
+            self.at += 1
             return self.null_test(self.as_name(left, word), negated=negated)
-        mark = self.at
-        inverted = negated != self.keyword("NOT")
-        tree = self.set_predicate(left, word, negated=inverted)
-        if tree is None:
-            self.at = mark
-            return left
-        return tree
+        inverted = word.text == "NOT"
+        tree = self.set_predicate(left, word, self.at + inverted, negated=negated != inverted)
+        return left if tree is None else tree
 
-    def set_predicate(self, left: Tree | _Operand, first: Word, *, negated: bool) -> Leaf | None:
-        word = self.words[self.at]
-        if word.role is not Role.KEYWORD:
+    def set_predicate(
+        self, left: Tree | _Operand, first: Word, at: int, *, negated: bool
+    ) -> Leaf | None:
+        """BETWEEN, IN, LIKE or RLIKE, where its keyword stands at `at`; else None."""
+        word = self.words[at]
+        if word.role != Role.KEYWORD or word.text not in _SET_PREDICATES:
             return None
-        match word.text:
-            case "BETWEEN":
-                return self.between(self.as_name(left, first), negated=negated)
-            case "IN":
-                name = self.as_name(left, first)
-                self.at += 1
-                end, literals = self.literal_list()
-                return Leaf(
-                    name.start, end, leaves.membership(name.path, literals, negated=negated)
-                )
-            case "LIKE":
-                return self.text_test(self.as_name(left, first), Operator.LIKE, negated=negated)
-            case "RLIKE" | "REGEXP":
-                return self.text_test(self.as_name(left, first), Operator.RLIKE, negated=negated)
-            case _:
-                return None
+        name = self.as_name(left, first)
+        self.at = at + 1
+        if word.text == "BETWEEN":
+            return self.between(name, negated=negated)
+        if word.text == "IN":
+            end, literals = self.literal_list()
+            return Leaf(name.start, end, leaves.membership(name.path, literals, negated=negated))
+        operator = Operator.LIKE if word.text == "LIKE" else Operator.RLIKE
+        return self.text_test(name, operator, negated=negated)
 
     def between(self, name: _Name, *, negated: bool) -> Leaf:
-        self.at += 1
         lower = self.literal("the lower bound of BETWEEN")
         if not self.keyword("AND"):
             self.refuse(self.words[self.at], "BETWEEN needs AND and an upper bound here")
@@ -286,7 +278,7 @@ class _Parser:
     def as_operand(self, part: Tree | _Operand, word: Word) -> _Operand:
         if isinstance(part, _Name | _Literal):
             return part
-        self.refuse(word, f"the left side of {word.text} is a condition, not an attribute")
+        return self.refuse(word, f"the left side of {word.text} is a condition, not an attribute")
 
     def as_name(self, part: Tree | _Operand, word: Word) -> _Name:
         operand = self.as_operand(part, word)
@@ -295,7 +287,7 @@ class _Parser:
         remedy = SUPPORTED
         if self.text[operand.start] == '"':
             remedy = "Double quotes make a string; write names plain or in backticks: `price`."
-        self.refuse(word, f"the left side of {word.text} must be an attribute", remedy)
+        return self.refuse(word, f"the left side of {word.text} must be an attribute", remedy)
 
     def comparison(self, left: _Operand, word: Word, *, negated: bool) -> Leaf:
         right = self.as_operand(self.operand(negated=False), word)
@@ -312,7 +304,8 @@ class _Parser:
         if isinstance(left, _Literal):
             left, right = right, left
             operator = _FLIPPED.get(operator, operator)
-        assert isinstance(left, _Name) and isinstance(right, _Literal)
+        assert isinstance(left, _Name)
+        assert isinstance(right, _Literal)
         box = leaves.comparison(left.path, operator, right.kind_class, right.key, negated=negated)
         return Leaf(start, end, box)
 
@@ -344,9 +337,8 @@ class _Parser:
         return Leaf(name.start, word.end, leaves.null_test(name.path, negated=negated))
 
     def text_test(self, name: _Name, operator: Operator, *, negated: bool) -> Leaf:
-        self.at += 1
         word = self.words[self.at]
-        if word.role is not Role.STRING:
+        if word.role != Role.STRING:
             self.refuse(word, f"{operator} needs a pattern in quotes here")
         self.at += 1
         if self.words[self.at].text.upper() == "ESCAPE":
@@ -403,11 +395,11 @@ class _Parser:
 
     def operand(self, *, negated: bool) -> Tree | _Operand:
         word = self.words[self.at]
-        if word.role is Role.OPEN:
+        if word.role == Role.OPEN:
             return self.parenthesised(word, negated=negated)
-        if word.role is Role.NAME and self.words[self.at + 1].role is not Role.STRING:
+        if word.role == Role.NAME and self.words[self.at + 1].role != Role.STRING:
             return self.name()
-        if word.role is Role.QUOTED_NAME:
+        if word.role == Role.QUOTED_NAME:
             return self.name()
         return self.literal("an attribute or a value")
 
@@ -422,9 +414,9 @@ class _Parser:
             )
         inner = self.expression(negated=negated)
         closing = self.words[self.at]
-        if closing.role is Role.END:
+        if closing.role == Role.END:
             self.refuse(opening, "this '(' is never closed", "Add a ')'.")
-        if closing.role is not Role.CLOSE:
+        if closing.role != Role.CLOSE:
             self.refuse_rest()
         self.at += 1
         self.nesting -= 1
@@ -434,15 +426,13 @@ class _Parser:
         first = self.words[self.at]
         self.at += 1
         path, end = [first.text], first.end
-        while self.words[self.at].role is Role.DOT:
+        while self.words[self.at].role == Role.DOT:
             self.at += 1
             part = self.words[self.at]
             if part.role not in (Role.NAME, Role.QUOTED_NAME, Role.KEYWORD):
                 self.refuse(part, "a name is expected after the dot", "Quote odd names: a.`b c`.")
             self.at += 1
-            written = (
-                part.text if part.role is not Role.KEYWORD else self.text[part.start : part.end]
-            )
+            written = part.text if part.role != Role.KEYWORD else self.text[part.start : part.end]
             path.append(written)
             end = part.end
         if "" in path:
@@ -451,7 +441,7 @@ class _Parser:
             )
         if len(path) > NESTING_MAX:
             self.refuse(first, f"the name has more than {NESTING_MAX} parts", "Shorten it.")
-        if self.words[self.at].role is Role.OPEN:
+        if self.words[self.at].role == Role.OPEN:
             self.refuse(first, f"functions such as {excerpt_of(first.text)}(…) are not supported")
         return _Name(first.start, end, tuple(path))
 
@@ -460,7 +450,7 @@ class _Parser:
         literals = []
         while True:
             literals.append(self.literal("a value of the IN list")[2:])
-            if self.words[self.at].role is not Role.COMMA:
+            if self.words[self.at].role != Role.COMMA:
                 break
             self.at += 1
         return self.take(Role.CLOSE, "',' or ')' of the IN list").end, literals
@@ -468,19 +458,19 @@ class _Parser:
     def literal(self, expected: str) -> _Literal:
         word = self.words[self.at]
         role = word.role
-        if role is Role.STRING:
+        if role == Role.STRING:
             self.at += 1
-            return _Literal(word.start, word.end, KindClass.STRING, word.text)
-        if role is Role.NUMBER:
+            return _Literal(word.start, word.end, _STRING, word.text)
+        if role == Role.NUMBER:
             self.at += 1
-            return _Literal(word.start, word.end, KindClass.NUMBER, self.number(word, word.text))
-        if role is Role.MINUS or role is Role.PLUS or role is Role.DOT:
+            return _Literal(word.start, word.end, _NUMBER, self.number(word, word.text))
+        if role == Role.MINUS or role == Role.PLUS or role == Role.DOT:
             return self.signed_number(word, expected)
-        if role is Role.KEYWORD and word.text in ("TRUE", "FALSE"):
+        if role == Role.KEYWORD and word.text in ("TRUE", "FALSE"):
             self.at += 1
             truth = int(word.text == "TRUE")
-            return _Literal(word.start, word.end, KindClass.BOOLEAN, truth)
-        if role is Role.NAME and self.words[self.at + 1].role is Role.STRING:
+            return _Literal(word.start, word.end, _BOOLEAN, truth)
+        if role == Role.NAME and self.words[self.at + 1].role == Role.STRING:
             return self.typed_literal(word)
         return self.refuse_literal(word, expected)
 
@@ -488,28 +478,28 @@ class _Parser:
         """A number with a sign, or one that starts with its point; sqlglot splits both off."""
         ahead = self.at
         written = ""
-        if word.role is not Role.DOT:
-            written = "-" if word.role is Role.MINUS else ""
+        if word.role != Role.DOT:
+            written = "-" if word.role == Role.MINUS else ""
             ahead += 1
         if (
-            self.words[ahead].role is Role.DOT
+            self.words[ahead].role == Role.DOT
             and self.words[ahead].end == self.words[ahead + 1].start
         ):
             written += "."
             ahead += 1
         digits = self.words[ahead]
-        if digits.role is not Role.NUMBER or (written.endswith(".") and "." in digits.text):
+        if digits.role != Role.NUMBER or (written.endswith(".") and "." in digits.text):
             return self.refuse_literal(word, expected)
         self.at = ahead + 1
         key = self.number(digits, written + digits.text)
-        return _Literal(word.start, digits.end, KindClass.NUMBER, key)
+        return _Literal(word.start, digits.end, _NUMBER, key)
 
     def refuse_literal(self, word: Word, expected: str) -> NoReturn:
-        if word.role is Role.KEYWORD and word.text == "NULL":
+        if word.role == Role.KEYWORD and word.text == "NULL":
             self.refuse(word, "nothing compares with NULL", "Use IS NULL or IS NOT NULL.")
-        if word.role is Role.END:
+        if word.role == Role.END:
             self.refuse(word, f"the filter ends where {expected} is expected")
-        if word.role is Role.NAME and word.text.upper() == "SELECT":
+        if word.role == Role.NAME and word.text.upper() == "SELECT":
             self.refuse(word, "subqueries are not supported")
         if word.role in (Role.NAME, Role.QUOTED_NAME):
             self.refuse(
@@ -519,6 +509,8 @@ class _Parser:
             )
         if word.text == "!":
             self.refuse(word, "'!' is not understood here", "Write NOT.")
+        if word.text[:1] in _TYPOGRAPHIC_QUOTES and word.text:
+            self.refuse(word, "typographic quotes are not understood", "Use straight ones: 'text'.")
         self.refuse(word, f"{shown(word.text)} is not understood where {expected} is expected")
 
     def number(self, word: Word, written: str) -> Any:

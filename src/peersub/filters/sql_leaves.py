@@ -1,8 +1,8 @@
 """The meaning of each predicate: the box of events for which it is true, or false below a NOT.
 
 A comparison with a missing value, or between values of different classes, is unknown: it is neither
-true nor false, and its event lies in no box. So each box here confines its attribute to one class, and
-the negation of a comparison stays within that class.
+true nor false, and its event lies in no box. So each box here confines its attribute to one class,
+and the negation of a comparison stays within that class.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _compared(operator: str, kind_class: KindClass, key: Any) -> IntervalSet:
     if operator == "=":
         return intervals.point(kind_class, key)
     if operator == "<>":
-        return intervals.difference(FULL, intervals.point(kind_class, key))
+        return intervals.complement(intervals.point(kind_class, key))
     if operator in ("<", ">="):
         cut = cut_before(kind_class, key)
     else:
@@ -75,12 +75,15 @@ def between(path: Path, lower: Typed, upper: Typed, *, negated: bool) -> Box | N
     if negated:
         below = of_class(lower[0], _compared("<", *lower))
         return _confined(path, below.union(of_class(upper[0], _compared(">", *upper))))
+    if lower[0] is upper[0]:
+        cuts = intervals.between(cut_before(*lower), cut_after(*upper))
+        return _confined(path, of_class(lower[0], cuts))
     from_lower = of_class(lower[0], _compared(">=", *lower))
     return _confined(path, from_lower.intersection(of_class(upper[0], _compared("<=", *upper))))
 
 
 def membership(path: Path, literals: Iterable[Typed], *, negated: bool) -> Box | None:
-    """`path IN (...)`: equal to one of them; NOT IN: different from each, so of one class with all."""
+    """`path IN (...)`: equal to one; NOT IN: different from each, so of one class with all."""
     by_class: dict[KindClass, list[Any]] = {}
     for kind_class, key in literals:
         by_class.setdefault(kind_class, []).append(key)
@@ -91,7 +94,7 @@ def membership(path: Path, literals: Iterable[Typed], *, negated: bool) -> Box |
         if len(listed) > 1:
             return None
         ((kind_class, cuts),) = listed.items()
-        return _confined(path, of_class(kind_class, intervals.difference(FULL, cuts)))
+        return _confined(path, of_class(kind_class, intervals.complement(cuts)))
     return _confined(path, union_of([of_class(*of_one_class) for of_one_class in listed.items()]))
 
 
@@ -104,7 +107,7 @@ def text_test(path: Path, operator: Operator, pattern: str, *, negated: bool) ->
     """`path LIKE pattern` or `path RLIKE pattern`: an interval where it is one, else opaque."""
     cuts = like_interval(pattern) if operator is Operator.LIKE else None
     if cuts is not None:
-        held = intervals.difference(FULL, cuts) if negated else cuts
+        held = intervals.complement(cuts) if negated else cuts
         return _confined(path, of_class(KindClass.STRING, held))
     if operator is Operator.LIKE:
         pattern = canonical_like(pattern)

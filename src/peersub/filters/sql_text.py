@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
-from peersub.events.kinds import KindClass
+from peersub.events.kinds import TIMESTAMP_MAX, TIMESTAMP_MIN, KindClass, date_key, timestamp_key
 from peersub.filters.boxes import TRUE, Box, Path
 from peersub.filters.domains import PRESENT, Domain
 from peersub.filters.intervals import (
@@ -21,11 +22,10 @@ from peersub.filters.intervals import (
     LEAST,
     Cut,
     IntervalSet,
-    cut_after,
-    point,
     prefix_range,
     single_points,
 )
+from peersub.filters.limits import NUMBER_DIGITS_MAX
 from peersub.filters.patterns import Operator, TextTest, escape_like
 from peersub.filters.sql_tokens import KEYWORDS
 
@@ -51,22 +51,45 @@ def name_text(path: Path) -> str:
     )
 
 
+_ESCAPED = str.maketrans({"'": "''", "\0": r"\0", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
+
+
+def _quoted(text: str) -> str:
+    """In quotes, on one line; backslashes are left to the caller."""
+    return "'" + text.translate(_ESCAPED) + "'"
+
+
 def _string_text(text: str) -> str:
-    r"""A string in quotes; a backslash is doubled, since one before a letter could mean something."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
+    r"""A string in quotes; a backslash is doubled, since one before a letter may mean a sign."""
+    return _quoted(text.replace("\\", "\\\\"))
+
+
+def _pattern_text(pattern: str) -> str:
+    r"""A LIKE pattern in quotes: `\%` and `\_` stay, a doubled backslash doubles again."""
+    return _quoted(pattern.replace("\\\\", "\\\\\\\\"))
+
+
+def _number_text(key: int | Decimal) -> str:
+    """In full, or with an exponent where only a float has that many digits."""
+    adjusted = key.adjusted() if isinstance(key, Decimal) else key.bit_length() * 3 // 10
+    if abs(adjusted) <= 2 * NUMBER_DIGITS_MAX:
+        written = format(key, "f") if isinstance(key, Decimal) else str(key)
+        if sum(map(str.isdigit, written)) <= NUMBER_DIGITS_MAX:
+            return written
+    return repr(float(key))
 
 
 def literal_text(kind_class: KindClass, key: Any) -> str:
     """A value as it is written in a filter."""
     match kind_class:
         case KindClass.NUMBER:
-            return format(key, "f") if isinstance(key, Decimal) else str(key)
+            return _number_text(key)
         case KindClass.STRING:
             return _string_text(key)
         case KindClass.BOOLEAN:
             return "TRUE" if key else "FALSE"
         case KindClass.DATE:
-            return f"DATE '{date.fromordinal(key + date(1970, 1, 1).toordinal()).isoformat()}'"
+            return f"DATE '{date.fromordinal(key + _EPOCH.toordinal()).isoformat()}'"
         case KindClass.TIMESTAMP:
             moment = (_EPOCH + timedelta(microseconds=key)).replace(tzinfo=None)
             return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
@@ -109,13 +132,8 @@ def _all_strings(domain: Domain) -> bool:
 
 def _test_text(test: TextTest, truth: int) -> str:
     negation = "" if truth == TRUE else "NOT "
-    pattern = (
-        test.pattern.replace("\\", "\\\\") if test.operator is Operator.RLIKE else test.pattern
-    )
-    quoted = "'" + pattern.replace("'", "''").replace("\0", "\\0") + "'"
-    if test.operator is Operator.LIKE:
-        quoted = "'" + test.pattern.replace("\\\\", "\\\\\\\\").replace("'", "''") + "'"
-    return f"{name_text(test.path)} {negation}{test.operator} {quoted}"
+    write = _pattern_text if test.operator is Operator.LIKE else _string_text
+    return f"{name_text(test.path)} {negation}{test.operator} {write(test.pattern)}"
 
 
 def _domain_text(path: Path, domain: Domain) -> list[str]:
@@ -161,6 +179,10 @@ def _all_of_class(name: str, kind_class: KindClass) -> list[list[str]]:
     return [[f"{name} < {origin}"], [f"{name} >= {origin}"]]
 
 
+_FIRST_AND_LAST = {
+    KindClass.DATE: (date_key(date.min), date_key(date.max)),
+    KindClass.TIMESTAMP: (timestamp_key(TIMESTAMP_MIN), timestamp_key(TIMESTAMP_MAX)),
+}
 Pair = tuple[Cut, Cut]
 
 
@@ -190,13 +212,10 @@ def _runs(kind_class: KindClass, pairs: list[Pair]) -> list[list[Pair]]:
 
 def _run_text(name: str, kind_class: KindClass, run: list[Pair]) -> list[str]:
     lower, upper = run[0][0], run[-1][1]
-    holes = [
-        _point_key(kind_class, (before[1], after[0]))
-        for before, after in zip(run, run[1:], strict=False)
-    ]
+    holes = [_point_key(kind_class, (before[1], after[0])) for before, after in pairwise(run)]
     prefix = _prefix(kind_class, lower, upper)
     if prefix is not None:
-        parts = [f"{name} LIKE {_like_text(prefix)}"]
+        parts = [f"{name} LIKE {_pattern_text(escape_like(prefix) + '%')}"]
     else:
         parts = _bounds_text(name, kind_class, lower, upper)
     literals = [literal_text(kind_class, key) for key in holes]
@@ -211,12 +230,6 @@ def _prefix(kind_class: KindClass, lower: Cut, upper: Cut) -> str | None:
     if kind_class is KindClass.STRING and isinstance(lower[0], str) and lower[0]:
         return lower[0] if prefix_range(lower[0]) == (lower, upper) else None
     return None
-
-
-def _like_text(prefix: str) -> str:
-    # Within a string literal a backslash before % and _ stays; any other needs doubling.
-    pattern = escape_like(prefix).replace("\\\\", "\\\\\\\\")
-    return "'" + pattern.replace("'", "''").replace("\0", "\\0") + "%'"
 
 
 def _bounds_text(name: str, kind_class: KindClass, lower: Cut, upper: Cut) -> list[str]:
@@ -236,7 +249,10 @@ def _bound(kind_class: KindClass, cut: Cut, *, after: str, before: str) -> tuple
         return after, literal_text(kind_class, key)
     if kind_class is KindClass.STRING and key.endswith("\0"):
         return after, literal_text(kind_class, key[:-1])
-    if kind_class is not KindClass.NUMBER and kind_class is not KindClass.STRING and after == "<=":
-        # An upper bound of days or microseconds reads best as the last value inside.
-        return after, literal_text(kind_class, key - 1)
+    if kind_class in _FIRST_AND_LAST:
+        # Days and microseconds read best as the last value inside, or the first. Beyond the years 1
+        # and 9999 nothing can be written: there the value outside names the bound.
+        first, last = _FIRST_AND_LAST[kind_class]
+        if (after == "<=" and key > first) or key > last:
+            return after, literal_text(kind_class, key - 1)
     return before, literal_text(kind_class, key)

@@ -9,21 +9,52 @@ built, and whatever does not have this shape is refused.
 from __future__ import annotations
 
 import hashlib
+import re
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
-from peersub.events.kinds import KindClass, number_key
-from peersub.filters.boxes import ANY_TRUTH, Box, Path, box_of
-from peersub.filters.domains import Domain
+from peersub.events.kinds import (
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    KindClass,
+    date_key,
+    number_key,
+    timestamp_key,
+)
+from peersub.filters.boxes import FALSE, TRUE, Box, Path, box_of
+from peersub.filters.domains import PRESENT, Domain
 from peersub.filters.intervals import EMPTY, GREATEST, LEAST, Cut, IntervalSet
-from peersub.filters.limits import CONJUNCTS_MAX, NESTING_MAX, TEXT_CHARACTERS_MAX
+from peersub.filters.limits import (
+    CONJUNCTS_MAX,
+    NESTING_MAX,
+    PATTERN_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+    TEXT_TESTS_MAX,
+)
 from peersub.filters.normal_form import Boxes, simplified
-from peersub.filters.patterns import Operator, PatternError, TextTest, check_expression
+from peersub.filters.patterns import (
+    Operator,
+    PatternError,
+    TextTest,
+    canonical_like,
+    check_expression,
+    like_interval,
+)
 
 __all__ = ["VERSION", "boxes_to_bytes", "bytes_to_boxes", "digest_of", "pattern_to_bytes"]
 
 VERSION = 1
+# A literal has at most NUMBER_DIGITS_MAX digits, or is a float: neither needs more than this.
+_NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,100})?(E-[0-9]{1,3})?")
+# The cuts of classes with a least and a greatest value: above the one up to beyond the other.
+_KEYS = {
+    KindClass.BOOLEAN: (1, 1),
+    KindClass.DATE: (date_key(date.min), date_key(date.max) + 1),
+    KindClass.TIMESTAMP: (timestamp_key(TIMESTAMP_MIN), timestamp_key(TIMESTAMP_MAX) + 1),
+}
 BYTES_MAX = 16 * TEXT_CHARACTERS_MAX
 
 
@@ -73,7 +104,7 @@ def _cut(cut: Cut) -> Any:
     key, side = cut
     if isinstance(key, Decimal) or (isinstance(key, int) and not -(2**63) <= key < 2**64):
         # A one-element list marks a number that MessagePack cannot hold, as text.
-        key = [format(key, "f") if isinstance(key, Decimal) else str(key)]
+        key = [str(key)]
     return [key, side]
 
 
@@ -98,20 +129,36 @@ def bytes_to_boxes(data: bytes) -> Boxes | str:
         if language != "sql" or len(form) > CONJUNCTS_MAX:
             raise ValueError(language)
         boxes = [_read_box(*box) for box in form]
-    except (TypeError, ValueError, KeyError, IndexError, InvalidOperation, PatternError):
+    except (TypeError, ValueError, LookupError, AttributeError, InvalidOperation, PatternError):
         raise ValueError("the bytes are not a filter") from None
     return simplified(box for box in boxes if box is not None)
 
 
 def _read_box(domains: list[Any], tests: list[Any]) -> Box | None:
+    """A box that the language can say: what reads well here can also be written as text."""
+    read_domains = {_read_path(path): _read_domain(domain) for path, domain in domains}
     read_tests = {}
+    if len(tests) > TEXT_TESTS_MAX:
+        raise ValueError("too many patterns")
     for path, operator, pattern, truth in tests:
-        test = TextTest(_read_path(path), Operator(operator), str(pattern))
-        check_expression(test.expression())
-        if not isinstance(truth, int) or not 0 < truth < ANY_TRUTH:
+        test = TextTest(_read_path(path), Operator(operator), _read_pattern(operator, pattern))
+        strings = read_domains.get(test.path)
+        if truth not in (TRUE, FALSE) or strings is None:
             raise ValueError(truth)
-        read_tests[test] = truth
-    return box_of({_read_path(path): _read_domain(domain) for path, domain in domains}, read_tests)
+        if strings.only_class is not KindClass.STRING:
+            raise ValueError("a pattern tests strings only")
+        read_tests[test] = int(truth)
+    return box_of(read_domains, read_tests)
+
+
+def _read_pattern(operator: str, pattern: Any) -> str:
+    if not isinstance(pattern, str) or len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise ValueError(pattern)
+    if operator == Operator.RLIKE:
+        check_expression(pattern)
+    elif like_interval(pattern) is not None or canonical_like(pattern) != pattern:
+        raise ValueError(pattern)
+    return pattern
 
 
 def _read_path(path: list[Any]) -> Path:
@@ -127,7 +174,10 @@ def _read_domain(form: list[Any]) -> Domain:
     for kind_class, cuts in zip(form[1::2], form[2::2], strict=True):
         sets[kind_class] = _read_cuts(KindClass(kind_class), cuts)
     number, string, boolean, date, timestamp = sets
-    return Domain(bool(flags & 1), bool(flags & 2), (number, string, boolean, date, timestamp))
+    domain = Domain(bool(flags & 1), bool(flags & 2), (number, string, boolean, date, timestamp))
+    if domain.other and domain.sets != PRESENT.sets:
+        raise ValueError("values that do not compare are allowed only together with all others")
+    return domain
 
 
 def _read_cuts(kind_class: KindClass, forms: list[Any]) -> IntervalSet:
@@ -136,18 +186,32 @@ def _read_cuts(kind_class: KindClass, forms: list[Any]) -> IntervalSet:
         (LEAST if place == 0 else GREATEST) if form is None else _read_cut(kind_class, *form)
         for place, form in enumerate(forms)
     )
-    if last % 2 == 0 or any(not a < b for a, b in zip(cuts, cuts[1:], strict=False)):
+    if last % 2 == 0 or any(not a < b for a, b in pairwise(cuts)):
         raise ValueError("cuts do not grow")
     return cuts
 
 
 def _read_cut(kind_class: KindClass, key: Any, side: int) -> Cut:
-    if isinstance(key, list):
-        (text,) = key
-        key = number_key(Decimal(text))
-    of_class = str if kind_class is KindClass.STRING else (int, Decimal)
-    if not isinstance(key, of_class) or isinstance(key, bool) or side not in (0, 1):
-        raise ValueError(key)
-    if side == 1 and kind_class is not KindClass.NUMBER:
+    if type(side) is not int or side not in (0, 1):
         raise ValueError(side)
-    return (key, side)
+    if kind_class is KindClass.NUMBER:
+        return (_read_number(key), side)
+    if side == 1:
+        raise ValueError(side)
+    if kind_class is KindClass.STRING:
+        if not isinstance(key, str) or not key:
+            raise ValueError(key)
+        return (key, 0)
+    least, greatest = _KEYS[kind_class]
+    if type(key) is not int or not least <= key <= greatest:
+        raise ValueError(key)
+    return (key, 0)
+
+
+def _read_number(key: Any) -> int | float | Decimal:
+    if type(key) is int:
+        return key
+    (text,) = key
+    if not isinstance(text, str) or _NUMBER.fullmatch(text) is None:
+        raise ValueError(text)
+    return number_key(Decimal(text))
