@@ -1,0 +1,1 @@
+"""Benchmarks: this project's engines next to the best that common tools offer, in one run."""

@@ -1,0 +1,1 @@
+"""Spark jobs; the only folder that imports pyspark."""
