@@ -1,0 +1,257 @@
+"""The commands and their options. Each imports what it needs only when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    help="Content-based publish/subscribe without brokers.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or unreadable input, 3 time-out, "
+    "4 no match or does not cover, 5 finished with rows in quarantine.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=_SETTINGS,
+)
+filter_app = typer.Typer(
+    help="Check, explain and compare filters.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=_SETTINGS,
+)
+bench_app = typer.Typer(
+    help="Measure against what a skilled user would write.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=_SETTINGS,
+)
+app.add_typer(filter_app, name="filter")
+app.add_typer(bench_app, name="bench")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+XPath = Annotated[bool, typer.Option("--xpath", help="The filters are XPath patterns over XML.")]
+EventsFormat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT", help="jsonl, json, csv, parquet, arrow or xml; default: by name."
+    ),
+]
+Records = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Where the events are in a JSON document: features."),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KINDS", help="Kinds of attributes in CSV and JSON: day:date,price:decimal."
+    ),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from peersub import __version__
+
+        typer.echo(f"peersub {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _peersub(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; also PEERSUB_DEBUG=1.")
+    ] = False,
+) -> None:
+    """Content-based publish/subscribe without brokers."""
+
+
+@app.command()
+def demo(
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 5_000,
+    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed is another market.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Run the main job end to end: a market of events, subscriptions, deliveries, all checked."""
+    from peersub.demo.run import run_demo
+
+    return run_demo(subscriptions, events, seed, as_json=as_json)
+
+
+@app.command()
+def match(
+    subscriptions: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="JSON Lines, CSV or Parquet with id and filter or xpath."
+        ),
+    ],
+    events: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="A file, a folder of .parquet or .xml files, or -."),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Deliveries: .jsonl, .csv or .parquet; default: stdout."),
+    ] = None,
+    events_format: EventsFormat = None,
+    subscriptions_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet or arrow.")
+    ] = None,
+    records: Records = None,
+    schema: Schema = None,
+    body_column: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The column with the XML document that XPath patterns read."
+        ),
+    ] = "body",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without rows that cannot be used; exit 5.")
+    ] = False,
+    quarantine: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Where skipped rows go, as JSON Lines; default: stderr."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for matching; default: one per processor.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary, no warnings.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Summary as JSON: on stdout if --out is given, else stderr."),
+    ] = False,
+) -> int:
+    """Match every event of a file against every subscription of another."""
+    from peersub.cli.match_command import MatchOptions, run_match
+
+    return run_match(
+        MatchOptions(
+            subscriptions=subscriptions,
+            events=events,
+            out=out,
+            events_format=events_format,
+            subscriptions_format=subscriptions_format,
+            records=records,
+            schema=schema,
+            body_column=body_column,
+            skip_bad=skip_bad,
+            quarantine=quarantine,
+            threads=threads,
+            quiet=quiet,
+            as_json=as_json,
+        )
+    )
+
+
+@filter_app.command()
+def check(
+    text: Annotated[str | None, typer.Argument(metavar="FILTER", help="A filter.")] = None,
+    xpath: XPath = False,
+    file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Check the subscriptions of a file instead.")
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Events: also find what can never match them."),
+    ] = None,
+    events_format: EventsFormat = None,
+    records: Records = None,
+    schema: Schema = None,
+    as_json: Json = False,
+) -> int:
+    """Check a filter, or the filters of a file: exit code 2 if one is not understood."""
+    from peersub.cli.filter_commands import CheckOptions, run_check
+
+    return run_check(
+        CheckOptions(text, xpath, file, events, events_format, records, schema, as_json)
+    )
+
+
+@filter_app.command()
+def explain(
+    text: Annotated[str, typer.Argument(metavar="FILTER", help="A filter.")],
+    event: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="An event (XML with --xpath): which parts hold?"),
+    ] = None,
+    xpath: XPath = False,
+    as_json: Json = False,
+) -> int:
+    """Show what a filter means; with an event, which of its predicates hold and why not."""
+    from peersub.cli.filter_commands import run_explain
+
+    return run_explain(text, event, xpath=xpath, as_json=as_json)
+
+
+@filter_app.command()
+def covers(
+    general: Annotated[
+        str, typer.Argument(metavar="GENERAL", help="The filter that may match more.")
+    ],
+    specific: Annotated[
+        str, typer.Argument(metavar="SPECIFIC", help="The filter that may match less.")
+    ],
+    xpath: XPath = False,
+    as_json: Json = False,
+) -> int:
+    """Whether GENERAL matches all that SPECIFIC matches: exit code 0 if it does, 4 if not."""
+    from peersub.cli.filter_commands import run_covers
+
+    return run_covers(general, specific, xpath=xpath, as_json=as_json)
+
+
+@bench_app.command("matching")
+def bench_matching(
+    sizes: Annotated[str, typer.Option(help="Numbers of subscriptions.")] = "10000,100000,1000000",
+    shares: Annotated[
+        str, typer.Option(help="Mean shares of the subscriptions that an event matches.")
+    ] = "0.0001,0.001,0.01",
+    skews: Annotated[str, typer.Option(help="Distributions: uniform, zipf.")] = "uniform,zipf",
+    events: Annotated[int, typer.Option(min=1, help="Events of a workload.")] = 4_096,
+    engines: Annotated[
+        str | None, typer.Option(help="Which engines to run; all by default.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads; default: one per processor.")
+    ] = None,
+    budget: Annotated[float, typer.Option(min=0.1, help="Seconds of matching per engine.")] = 20.0,
+    prepare_budget: Annotated[
+        float, typer.Option(min=0.1, help="Seconds of preparation that an engine may need.")
+    ] = 120.0,
+    memory: Annotated[bool, typer.Option(help="Measure build time and memory.")] = True,
+    updates: Annotated[
+        int, typer.Option(min=0, help="Single inserts and deletes into the largest size.")
+    ] = 2_000,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the generator.")] = 1,
+    numeric_attributes: Annotated[int, typer.Option(min=0)] = 20,
+    float_attributes: Annotated[int, typer.Option(min=0, help="Of the numeric ones.")] = 0,
+    numeric_values: Annotated[int, typer.Option(min=4, help="Size of a numeric domain.")] = 100_000,
+    categorical_cardinalities: Annotated[
+        str | None, typer.Option(help="One categorical attribute per number.")
+    ] = None,
+    attributes_per_event: Annotated[str, typer.Option(help="Least and greatest.")] = "10,20",
+    predicates_per_subscription: Annotated[str, typer.Option(help="Least and greatest.")] = "2,5",
+    values_per_in: Annotated[int, typer.Option(min=2, help="The longest IN list.")] = 5,
+    operators: Annotated[
+        str | None,
+        typer.Option(help="Weights, for example: numeric_between=0.5,categorical_in=0.2."),
+    ] = None,
+    duplicates: Annotated[float, typer.Option(help="Share of equal filters.")] = 0.0,
+    opaque: Annotated[float, typer.Option(help="Share of filters with LIKE '%…%'.")] = 0.0,
+    as_json: Json = False,
+) -> int:
+    """Compare the matcher with the naive twin, NumPy and DuckDB, side by side."""
+    from peersub.cli.bench_command import run_bench_matching
+
+    return run_bench_matching(dict(locals()))

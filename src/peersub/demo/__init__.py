@@ -1,0 +1,1 @@
+"""`peersub demo`: the main job, end to end, by itself, with its results checked."""
