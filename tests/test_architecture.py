@@ -140,6 +140,7 @@ IMPURE_SOURCES = [
     "import socket",
     "import asyncio",
     "import threading",
+    "from threading import Thread",
     "from concurrent.futures import ThreadPoolExecutor",
     "import multiprocessing",
     "import time",

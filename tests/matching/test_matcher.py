@@ -253,3 +253,24 @@ def test_no_event_sees_a_half_applied_change():
         reader.join()
     matcher.settle()
     assert not failures, failures[0]
+
+
+def test_text_tests_in_sliced_columns_of_mixed_kinds(monkeypatch):
+    """A union column, cut anywhere, gives its strings to LIKE and its numbers to none."""
+    from peersub.events.arrow import table_of_rows
+
+    monkeypatch.setattr(matcher_module, "SMALL_BATCH_ROWS", 0)
+    matcher, twin = Matcher(), NaiveMatcher()
+    for name, text in (
+        ("like", "a LIKE '%b%'"),
+        ("not", "a NOT LIKE '%b%'"),
+        ("r", "a RLIKE 'c$'"),
+    ):
+        matcher.add(name, Filter(text))
+        twin.add(name, Filter(text))
+    values = ["abc", 1, None, "xyz", 2.5, "b", True, "c", 7, "bc"]
+    rows = [{"a": value, "n": number} for number, value in enumerate(values)]
+    table = table_of_rows(rows)
+    for start in range(len(rows)):
+        expected = [(n, name) for n, row in enumerate(rows[start:]) for name in twin.match(row)]
+        assert pairs(matcher.match_batch(table.slice(start))) == sorted(expected)

@@ -1,8 +1,6 @@
-"""Single attributes out of Arrow tables: the strings at a path, or rows as dicts."""
+"""Single attributes out of Arrow tables: the strings at a path."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +8,7 @@ import pyarrow.compute as pc
 
 from peersub.filters.boxes import Path
 
-__all__ = ["rows_of_table", "string_column"]
+__all__ = ["string_column"]
 
 
 def string_column(table: pa.Table, path: Path, rows: np.ndarray) -> pa.LargeStringArray:
@@ -45,33 +43,23 @@ def _strings(array: pa.Array, path: Path) -> pa.LargeStringArray:
 
 
 def _strings_of_union(array: pa.Array, path: Path) -> pa.LargeStringArray:
-    codes = np.asarray(array.type_codes)
+    # Read from the buffers: these know of no slice, so its start is added by hand.
+    codes = np.frombuffer(array.buffers()[1], np.int8, len(array), array.offset)
     found = pa.nulls(len(array), pa.large_string())
     for number, code in enumerate(array.type.type_codes):
         rows = np.flatnonzero(codes == code)
         if not len(rows):
             continue
-        places = np.asarray(array.offsets)[rows] if array.type.mode == "dense" else rows
-        child = _strings(array.field(number).take(pa.array(places)), path)
+        child = _strings(array.field(number).take(pa.array(_places(array, rows))), path)
         mask = np.zeros(len(array), bool)
         mask[rows] = True
         found = pc.replace_with_mask(found, pa.array(mask), child)
     return found
 
 
-def rows_of_table(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts of Python values, None where a value is missing."""
-    if not table.num_columns:
-        return [{} for _ in range(table.num_rows)]
-    columns = [_without_nanoseconds(column).to_pylist() for column in table.columns]
-    names = table.column_names
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _without_nanoseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Python has no nanoseconds: what lies below a microsecond is cut off, as everywhere."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        floored = pc.floor_temporal(column, unit="microsecond")
-        return floored.cast(pa.timestamp("us", kind.tz))
-    return column
+def _places(array: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """Where the values of some rows of a union stand in their child."""
+    if array.type.mode != "dense":
+        return rows
+    offsets = np.frombuffer(array.buffers()[2], np.int32, len(array), 4 * array.offset)
+    return offsets[rows]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from peersub.matching.arrow_columns import rows_of_table
+from peersub.events.arrow import rows_of_table
 from peersub.matching.parallel import processor_count, thread_map
-from peersub.matching.segment import Segment
+
+if TYPE_CHECKING:
+    # Small batches need no compiled segment, and must not load the compiler.
+    from peersub.matching.segment import Segment
 
 __all__ = ["as_table", "deliveries", "match_documents", "match_rows", "match_segment"]
 

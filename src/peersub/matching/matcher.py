@@ -102,8 +102,10 @@ class Matcher:
                 self._compile_recent()
 
     def _add_pattern(self, subscription_id: str, wanted: Filter) -> None:
+        from peersub.filters.xpath import XPathFilter
         from peersub.matching.xpath_index import XPathIndex
 
+        assert isinstance(wanted, XPathFilter)
         if self._pattern_index is None:
             self._pattern_index = XPathIndex()
         entry = self._patterns.add(subscription_id, wanted)

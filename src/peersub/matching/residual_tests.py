@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from peersub.events.arrow import rows_of_table
 from peersub.events.kinds import KindClass, comparable, value_at
 from peersub.filters.boxes import FALSE, TRUE, UNDEFINED, box_matches
 from peersub.filters.patterns import TextTest
-from peersub.matching.arrow_columns import rows_of_table, string_column
+from peersub.matching.arrow_columns import string_column
 from peersub.matching.conjunct_builder import NO_RESIDUAL
 from peersub.matching.packed_conjuncts import PackedConjuncts
 
@@ -147,4 +148,4 @@ def _outcomes(test: TextTest, table: pa.Table, start: int, rows: np.ndarray) -> 
     found = pc.match_substring_regex(texts, test.expression())
     outcomes = np.where(pc.fill_null(found, False).to_numpy(zero_copy_only=False), TRUE, FALSE)
     outcomes[texts.is_null().to_numpy(zero_copy_only=False)] = UNDEFINED
-    return outcomes[back]
+    return np.asarray(outcomes[back])

@@ -25,6 +25,7 @@ from peersub.matching.residual_tests import conjuncts_that_hold, pairs_that_hold
 
 __all__ = ["Segment"]
 
+_Expansion = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _OWN_ARRAYS = ("entry_offsets", "entry_rows", "digests", "alive")
 
 
@@ -45,7 +46,7 @@ class Segment:
     alive: np.ndarray
     """uint8[rows]"""
     living: int
-    _expansion_made: tuple[np.ndarray, ...] = ()
+    _expansion_made: _Expansion | None = None
 
     @classmethod
     def of_filters(cls, subscriptions: Iterable[tuple[str, Filter]]) -> Segment:
@@ -116,8 +117,11 @@ class Segment:
             conjuncts=PackedConjuncts.from_arrays(WithPrefix("conjuncts", arrays)),
             index=CompiledIndex.from_arrays(WithPrefix("index", arrays)),
             identifiers=Identifiers.from_arrays(WithPrefix("identifiers", arrays)),
+            entry_offsets=arrays["entry_offsets"],
+            entry_rows=arrays["entry_rows"],
+            digests=arrays["digests"],
+            alive=arrays["alive"],
             living=int(np.count_nonzero(arrays["alive"])),
-            **{name: arrays[name] for name in _OWN_ARRAYS},
         )
 
     def row_of(self, subscription_id: str) -> int | None:
@@ -167,9 +171,9 @@ class Segment:
             return counts[offsets], found[kept]
         return expand(offsets, found, *self._expansion(), None if all_alive else self.alive)
 
-    def _expansion(self) -> tuple[np.ndarray, ...]:
+    def _expansion(self) -> _Expansion:
         """The arrays of `expand`; those that were left out are made at the first use."""
-        if self._expansion_made:
+        if self._expansion_made is not None:
             return self._expansion_made
         conjuncts = self.conjuncts
         entries = conjuncts.entry_count
