@@ -62,4 +62,5 @@ def _places(array: pa.Array, rows: np.ndarray) -> np.ndarray:
     if array.type.mode != "dense":
         return rows
     offsets = np.frombuffer(array.buffers()[2], np.int32, len(array), 4 * array.offset)
-    return offsets[rows]
+    places: np.ndarray = offsets[rows]
+    return places

@@ -41,6 +41,7 @@ _DECIMAL_EXACT: Final = 10**15
 _EXACT_SCALE_MAX: Final = 22
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000}
 _DAY_MS: Final = 86_400_000
+_CLASSES: Final = tuple(KindClass)
 
 
 _Walker = Callable[[pa.Array, SlotTree, "_Target"], None]
@@ -77,10 +78,12 @@ def encode_rows(encoder: Encoder, table: pa.Table, start: int, stop: int) -> np.
         return codes
     target = _Target(codes, encoder.absent_codes)
     columns = {name: index for index, name in enumerate(table.schema.names)}
-    for name, tree in encoder.tree.children.items():
+    trees = encoder.tree.children
+    if any(name not in columns for name in trees):
+        codes[:] = encoder.absent_codes  # at once: column by column would touch each line often
+    for name, tree in trees.items():
         index = columns.get(name)
         if index is None:
-            target.clear(tree)
             continue
         row = 0
         for chunk in _chunks(table.column(index), start, rows):
@@ -147,8 +150,7 @@ def _mark(tree: SlotTree, target: _Target, code: int, there: np.ndarray | bool) 
 
 def _clear_others(tree: SlotTree, target: _Target, kept: KindClass | None) -> None:
     """No value of other classes than this one is there, and nothing is inside of the values."""
-    for kind_class in KindClass:
-        slot = tree.slots[kind_class]
+    for kind_class, slot in zip(_CLASSES, tree.slots, strict=False):
         if slot >= 0 and kind_class is not kept:
             target.codes[:, slot] = ABSENT_CODE
     for child in tree.children.values():
@@ -243,11 +245,14 @@ def _correct(array: pa.Array, rows: np.ndarray, tree: SlotTree, target: _Target)
     slot = tree.slots[KindClass.NUMBER]
     if slot < 0:
         return
-    distinct = array.take(pa.array(rows)).dictionary_encode()
     bounds = tree.bounds[KindClass.NUMBER]
-    found = [bounds.code_of_key(number_key(key)) for key in distinct.dictionary.to_pylist()]
-    codes = np.array([*found, ABSENT_CODE], np.int32)
-    target.codes[rows, slot] = codes[distinct.indices.fill_null(len(found)).to_numpy()]
+    # In Python: Arrow cannot find the distinct values of each width of decimals.
+    known: dict[Any, int] = {None: ABSENT_CODE}
+    for row, value in zip(rows.tolist(), array.take(pa.array(rows)).to_pylist(), strict=True):
+        code = known.get(value)
+        if code is None:
+            code = known[value] = bounds.code_of_key(number_key(value))
+        target.codes[row, slot] = code
 
 
 def _encode_date32(array: pa.Array, tree: SlotTree, target: _Target) -> None:
@@ -325,9 +330,9 @@ def _encode_nothing(array: pa.Array, tree: SlotTree, target: _Target) -> None:
 
 
 def _encode_record(array: pa.Array, tree: SlotTree, target: _Target) -> None:
-    for kind_class in KindClass:
-        if tree.slots[kind_class] >= 0:
-            target.codes[:, tree.slots[kind_class]] = ABSENT_CODE
+    for slot in tree.slots[:PRESENCE]:
+        if slot >= 0:
+            target.codes[:, slot] = ABSENT_CODE
     _mark(tree, target, OTHER_CODE, _is_there(array))
     fields = {array.type.field(index).name: index for index in range(array.type.num_fields)}
     for name, child in tree.children.items():
@@ -339,8 +344,8 @@ def _encode_record(array: pa.Array, tree: SlotTree, target: _Target) -> None:
 
 
 def _encode_dictionary(array: pa.Array, tree: SlotTree, target: _Target) -> None:
-    """Each entry once, unless there are more entries than rows."""
-    if len(array.dictionary) > len(array):
+    """Each entry once, unless there are more entries than rows; of views Arrow cannot pick some."""
+    if len(array.dictionary) > len(array) and array.type.value_type.id not in _VIEWS:
         _encode_array(array.dictionary_decode(), tree, target)
         return
     entries = target.scratch(len(array.dictionary) + 1)
@@ -369,14 +374,24 @@ def _encode_union(array: pa.Array, tree: SlotTree, target: _Target) -> None:
         if dense:
             offsets = array.buffers()[2]
             picked = np.frombuffer(offsets, np.int32, len(array), 4 * array.offset)[rows]
-        child = array.field(index).take(pa.array(picked))
-        encoded = target.scratch(len(rows))
-        _encode_array(child, tree, encoded)
-        _copy(tree, target, rows, encoded.codes, np.arange(len(rows)))
+        _encode_picked(array.field(index), picked, tree, target, rows)
+
+
+def _encode_picked(
+    values: pa.Array, picked: np.ndarray, tree: SlotTree, target: _Target, rows: Any
+) -> None:
+    """Some values into some rows: codes are picked, since Arrow cannot pick values of all types."""
+    first, last = int(picked.min()), int(picked.max())
+    encoded = target.scratch(last - first + 1)
+    _encode_array(values.slice(first, last - first + 1), tree, encoded)
+    _copy(tree, target, rows, encoded.codes, picked - first)
 
 
 def _encode_run_ends(array: pa.Array, tree: SlotTree, target: _Target) -> None:
-    _encode_array(pc.run_end_decode(array), tree, target)
+    """Each run once."""
+    ends = array.run_ends.to_numpy()
+    runs = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), side="right")
+    _encode_picked(array.values, runs, tree, target, slice(None))
 
 
 def _encode_extension(array: pa.Array, tree: SlotTree, target: _Target) -> None:
@@ -390,6 +405,7 @@ def _encode_extension(array: pa.Array, tree: SlotTree, target: _Target) -> None:
         _encode_array(array.storage, tree, target)
 
 
+_VIEWS: Final = (pa.string_view().id, pa.binary_view().id)
 _OPAQUE_EXTENSIONS: Final = frozenset(
     {"arrow.uuid", "arrow.opaque", "arrow.fixed_shape_tensor", "arrow.variable_shape_tensor"}
 )

@@ -39,7 +39,7 @@ def as_table(events: Any) -> pa.Table:
     raise TypeError(f"a batch is a pyarrow Table or RecordBatch, not {type(events).__name__}")
 
 
-def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> Found:
+def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> list[Found]:
     """What a segment's subscriptions want of a batch, slices of it shared among threads."""
     workers = threads or processor_count()
     slots = max(1, len(segment.conjuncts.encoder.slots))
@@ -49,21 +49,19 @@ def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> Fou
         (start, min(start + rows, table.num_rows)) for start in range(0, table.num_rows, rows)
     ]
     parts = thread_map(lambda part: segment.match_rows(table, *part), bounds, workers)
-    event_rows = [
-        np.repeat(np.arange(start, stop, dtype=np.int64), np.diff(offsets))
-        for (start, stop), (offsets, _) in zip(bounds, parts, strict=True)
+    return [
+        (_event_rows(start, offsets), _names(segment, rows))
+        for (start, _), (offsets, rows) in zip(bounds, parts, strict=True)
     ]
-    wanted = [rows for _, rows in parts]
-    names = pa.DictionaryArray.from_arrays(
-        pa.array(_joined(wanted, np.int32)), segment.identifiers.array
-    )
-    return _joined(event_rows, np.int64), names
 
 
-def _joined(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
+def _event_rows(start: int, offsets: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(start, start + len(offsets) - 1), np.diff(offsets))
+
+
+def _names(segment: Segment, rows: np.ndarray) -> pa.DictionaryArray:
+    # The rows come from the segment itself: checking each against its ids would be the larger cost.
+    return pa.DictionaryArray.from_arrays(pa.array(rows), segment.identifiers.array, safe=False)
 
 
 def match_rows(match: Callable[[Any], list[str]], table: pa.Table) -> Found:
@@ -106,7 +104,7 @@ def _found(ids_per_event: Any) -> Found:
 
 
 def deliveries(found: Sequence[Found]) -> pa.Table:
-    """One table of everything that was found."""
+    """One table of everything that was found, each part a chunk."""
     event_rows = pa.chunked_array([pa.array(rows) for rows, _ in found], pa.int64())
     names = pa.chunked_array(
         [ids for _, ids in found], pa.dictionary(pa.int32(), pa.large_string())

@@ -200,17 +200,30 @@ class OrderedBounds:
     @cached_property
     def _places(self) -> Sequence[float]:
         """The thresholds as `bisect` reads them fastest."""
-        if self.count <= _LISTED_MAX:
-            listed: list[float] = self.thresholds.tolist()
-            return listed
         return np.asarray(self.thresholds).data
 
     @cached_property
     def _flag_bytes(self) -> Sequence[int]:
         return np.asarray(self.flags).data
 
+    @cached_property
+    def _steps(self) -> list[float] | None:
+        """Where the code of a double grows by one, for bounds that are not too many."""
+        if self.count > _LISTED_MAX:
+            return None
+        with np.errstate(over="ignore"):  # infinity comes after the greatest finite double
+            following = np.nextafter(self.thresholds, inf)
+        after = np.where(self.flags & IS_DOUBLE, following, self.thresholds)
+        steps: list[float] = np.stack([self.thresholds, after], axis=1).ravel().tolist()
+        if self.count and self.thresholds[-1] == inf and self.flags[-1] & IS_DOUBLE:
+            steps.pop()  # no double comes after infinity
+        return steps
+
     def code_of_double(self, value: float) -> int:
         """The code of a double that is not NaN."""
+        steps = self._steps
+        if steps is not None:
+            return bisect_right(steps, value)
         places = self._places
         index = bisect_right(places, value)
         if index and places[index - 1] == value and self._flag_bytes[index - 1] & IS_DOUBLE:
@@ -396,19 +409,25 @@ class TextBounds:
         return [text.decode("utf-8", "surrogatepass") for text in self.column.all_bytes()]
 
     @cached_property
-    def _decoded(self) -> tuple[list[str], dict[str, int]]:
-        keys = self.keys()
-        return keys, {key: 2 * index + 1 for index, key in enumerate(keys)}
+    def _decoded(self) -> list[str]:
+        return self.keys()
+
+    @cached_property
+    def _exact_codes(self) -> dict[str, int] | None:
+        """The codes of the bounds themselves, if they are not too many."""
+        if self.count > _DECODED_TEXTS_MAX:
+            return None
+        return {key: 2 * index + 1 for index, key in enumerate(self._decoded)}
 
     def code_of_key(self, key: str) -> int:
         """The code of a string."""
-        if self.count > _DECODED_TEXTS_MAX:
+        exact = self._exact_codes
+        if exact is None:
             return self._code_by_bytes(key)
-        keys, exact = self._decoded
         code = exact.get(key)
         if code is not None:
             return code
-        return 2 * len(keys) if self.gaps_alike else 2 * bisect_left(keys, key)
+        return 2 * len(exact) if self.gaps_alike else 2 * bisect_left(self._decoded, key)
 
     def _code_by_bytes(self, key: str) -> int:
         known = self._remembered.get(key)

@@ -161,6 +161,6 @@ def segment_of_texts(
     columns = columns_of_all_texts(texts, processes, progress)
     if columns.errors:
         row, error = columns.errors[0]
-        error.row = row  # type: ignore[attr-defined]
+        error.row = row
         raise error
     return Segment.of_encoded(columns.encoded, columns.row_entry, columns.digests, identifiers)

@@ -12,8 +12,8 @@ a given index and batch size, and otherwise not specified.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
+from threading import local
 
 import numpy as np
 
@@ -21,10 +21,15 @@ from peersub.matching.conjuncts import ConjunctTable
 from peersub.matching.kernels import assembly, batches, events, expansion, layout
 from peersub.matching.kernels.memory import address_of, read_only
 
-ROWS_ONE_BY_ONE_MAX = 24
+ROWS_ONE_BY_ONE_MAX = 48
 """Batches of so few events are matched event by event."""
 PAIRS_ROOM_MIN = 1 << 14
+PAIRS_ROOM_MAX = 1 << 24
+"""A block of events with more matches is split: what a thread keeps stays under 200 MB or so."""
+EXPANSION_SCAN_FACTOR = 8
+"""How many entries are looked at for one match to find that all have one row."""
 
+_NONE = np.empty(0, np.uint8)
 _PLACES = {
     "used_slots": layout.USED_SLOTS,
     "cell_first": layout.CELL_FIRST,
@@ -38,6 +43,9 @@ _PLACES = {
     "list_first": layout.LIST_FIRST,
     "list_start": layout.LIST_START,
     "list_slots": layout.LIST_SLOTS,
+    "point_slots": layout.POINT_SLOTS,
+    "point_base": layout.POINT_BASE,
+    "point_start": layout.POINT_START,
     "entries": layout.ENTRIES,
     "inner_tests": layout.INNER_TESTS,
     "predicates": layout.PREDICATES,
@@ -69,14 +77,51 @@ class _Scratch:
         return array
 
 
-class _ThreadScratch(threading.local):
+class _EventScratch(_Scratch):
+    """Scratch memory for matching event by event."""
+
+    def __init__(self) -> None:
+        super().__init__(events.SCRATCH_LENGTH)
+        self.slot_count = -1
+        self.found = np.empty(0, np.int32)
+
+    def prepare(self, slot_count: int) -> None:
+        """Make room for events of so many slots."""
+        self.slot_count = slot_count
+        self.reserve(events.CELLS, slot_count + layout.GROUP_SLOTS)
+        self.reserve(events.LOCAL_CELLS, events.LOCAL_BYTES)
+        self.reserve(events.SURVIVORS, events.SURVIVORS_BYTES)
+        self._hold(self.reserve(events.FOUND, 4 * PAIRS_ROOM_MIN))
+
+    def enlarge(self) -> None:
+        """Make twice the room for what is found."""
+        self._hold(self.reserve(events.FOUND, 8 * len(self.found)))
+
+    def _hold(self, room: np.ndarray) -> None:
+        self.found = room.view(np.int32)
+        self.directory[events.FOUND_ROOM] = len(self.found)
+
+
+class _ThreadScratch(local):
     """The scratch memory of a thread."""
 
     def __init__(self) -> None:
         self.batches = _Scratch(batches.SCRATCH_LENGTH)
-        self.events = _Scratch(events.SCRATCH_LENGTH)
+        self.events = _EventScratch()
+        self.block_events = batches.BLOCK_EVENTS
         self.state = np.zeros(batches.STATE_LENGTH, np.int64)
         self.offsets = np.zeros(2, np.int64)
+        self.offsets_address = address_of(self.offsets)
+        self._marks = np.zeros(0, np.int64)
+        self._next_stamp = 1
+
+    def marks(self, entries: int, events_count: int) -> tuple[np.ndarray, int]:
+        """A mark per entry, and the first of so many stamps that none of them bears."""
+        if len(self._marks) < entries:
+            self._marks = np.zeros(entries, np.int64)
+        stamp = self._next_stamp
+        self._next_stamp += events_count
+        return self._marks, stamp
 
 
 _thread_scratch = _ThreadScratch()
@@ -94,18 +139,27 @@ class CompiledIndex:
         self._directory[layout.SLOT_COUNT] = self._slot_count
         self._directory[layout.USED_SLOTS_COUNT] = len(self._arrays["used_slots"])
         self._directory[layout.ACCESS_SLOTS_COUNT] = len(self._arrays["access_slots"])
+        self._directory[layout.POINT_SLOTS_COUNT] = len(self._arrays["point_slots"])
         self._directory[layout.BOUNDS_LINE] = len(self._arrays["bounds"]) // 4
         self._directory[layout.ALWAYS_COUNT] = len(self._arrays["always"])
         self._groups_most = int(np.diff(self._arrays["group_first"]).max(initial=1))
 
     @classmethod
-    def build(cls, table: ConjunctTable, sample: np.ndarray | None) -> CompiledIndex:
+    def build(
+        cls, table: ConjunctTable, sample: np.ndarray | None, tags: np.ndarray | None = None
+    ) -> CompiledIndex:
         """Index the conjuncts of a table.
 
         ``sample`` (int32[rows, slots]) holds typical events, from which it is estimated how many
         events satisfy a predicate; without it, the bounds of the predicates themselves serve.
+        ``tags`` (int32[conjuncts]) are reported in place of the conjuncts' numbers, if given.
         """
-        return cls(assembly.assemble(table, sample))
+        arrays = assembly.assemble(table, sample)
+        if tags is not None:
+            numbers = arrays["entries"][layout.CONJUNCT_WORD :: layout.ENTRY_WORDS]
+            numbers[:] = tags[numbers]
+            arrays["always"] = tags[arrays["always"]].astype(np.int32)
+        return cls(arrays)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> CompiledIndex:
@@ -127,65 +181,78 @@ class CompiledIndex:
         ``codes`` is int32[events, slots], contiguous; event ``e`` matches the conjuncts at
         ``offsets[e]:offsets[e + 1]``.
         """
-        assert codes.dtype == np.int32 and codes.flags.c_contiguous
-        assert codes.ndim == 2 and codes.shape[1] == self._slot_count
+        assert codes.dtype == np.int32
+        assert codes.flags.c_contiguous
+        assert codes.shape == (len(codes), self._slot_count)
         offsets = np.zeros(len(codes) + 1, np.int64)
         if len(codes) <= ROWS_ONE_BY_ONE_MAX:
-            return offsets, self._match_events(codes, offsets)
-        blocks = -(-len(codes) // batches.BLOCK_EVENTS)
-        found = []
-        for block in range(blocks):
-            begin, end = len(codes) * block // blocks, len(codes) * (block + 1) // blocks
+            return offsets, self._match_events(codes, len(codes), offsets, address_of(offsets))
+        scratch, found, begin = _thread_scratch, [], 0
+        while begin < len(codes):
+            left = len(codes) - begin
+            end = begin + -(-left // -(-left // scratch.block_events))
             start = offsets[begin]
-            found.append(self._match_block(codes[begin:end], offsets[begin : end + 1]))
+            part = self._match_block(codes[begin:end], offsets[begin : end + 1])
             offsets[begin : end + 1] += start
-        return offsets, found[0] if blocks == 1 else np.concatenate(found)
+            if part is None:
+                scratch.block_events = (end - begin) // 2
+                continue
+            if len(part) < PAIRS_ROOM_MAX // 4:
+                scratch.block_events = min(2 * scratch.block_events, batches.BLOCK_EVENTS)
+            found.append(part)
+            begin = end
+        return offsets, found[0] if len(found) == 1 else np.concatenate(found)
 
     def match_one(self, codes: np.ndarray) -> np.ndarray:
         """The numbers of the conjuncts that hold for one event, int32[slots]."""
-        assert codes.dtype == np.int32 and codes.shape == (self._slot_count,)
-        offsets = _thread_scratch.offsets
-        offsets[0] = 0
-        return self._match_events(codes.reshape(1, -1), offsets)
+        assert codes.dtype == np.int32
+        assert codes.shape == (self._slot_count,)
+        assert codes.flags.c_contiguous
+        scratch = _thread_scratch
+        return self._match_events(codes, 1, scratch.offsets, scratch.offsets_address)
 
-    def _match_events(self, codes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def _match_events(
+        self, codes: np.ndarray, count: int, offsets: np.ndarray, offsets_address: int
+    ) -> np.ndarray:
         """Event by event: fill the offsets of a few events and return their conjuncts."""
         scratch = _thread_scratch.events
-        scratch.reserve(events.CELLS, self._slot_count + layout.GROUP_SLOTS)
-        scratch.reserve(events.SURVIVORS, 4 * (events.SURVIVORS_MAX + layout.GROUP_SLOTS * 8))
-        found = scratch.reserve(events.FOUND, 4 * PAIRS_ROOM_MIN)
-        address, offsets_address, done = address_of(codes), address_of(offsets), 0
+        if scratch.slot_count < self._slot_count:
+            scratch.prepare(self._slot_count)
+        address, done = address_of(codes), 0
         while True:
-            scratch.directory[events.FOUND_ROOM] = len(found) // 4
             done = events.match_events(
-                self._directory, scratch.directory, address, done, len(codes), offsets_address
+                self._directory, scratch.directory, address, done, count, offsets_address
             )
-            if done == len(codes):
-                break
-            found = scratch.reserve(events.FOUND, 2 * len(found))
-        return found[: 4 * int(offsets[len(codes)])].view(np.int32).copy()
+            if done == count:
+                return scratch.found[: offsets[count]].copy()
+            scratch.enlarge()
 
-    def _match_block(self, codes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Entry by entry: write the offsets of a block of events and return their conjuncts."""
+    def _match_block(self, codes: np.ndarray, offsets: np.ndarray) -> np.ndarray | None:
+        """Entry by entry: write the offsets of a block of events and return their conjuncts.
+
+        None if there are so many that the block is better split.
+        """
         scratch, state = _thread_scratch.batches, _thread_scratch.state
         slots = -(-self._slot_count // layout.GROUP_SLOTS) * layout.GROUP_SLOTS
         scratch.reserve(batches.CELLS, slots * len(codes))
         scratch.reserve(batches.ORDER, 2 * (len(codes) + batches.ORDER_PADDING))
         scratch.reserve(batches.STARTS, batches.STARTS_BYTES)
         scratch.reserve(batches.COLUMNS, self._groups_most * batches.GROUP_BYTES)
-        conjuncts = scratch.reserve(batches.PAIR_CONJUNCT, 4 * PAIRS_ROOM_MIN)
+        scratch.reserve(batches.DOUBT_EVENT, 2 * batches.DOUBTS_MAX)
+        scratch.reserve(batches.DOUBT_ENTRY, 4 * batches.DOUBTS_MAX)
+        room = max(len(scratch.reserve(batches.PAIR_CONJUNCT, 0)) // 4, PAIRS_ROOM_MIN)
         state[:] = batches.STATE_BEFORE
         address = address_of(codes)
         while True:
-            scratch.reserve(batches.PAIR_EVENT, len(conjuncts) // 2)
-            scratch.directory[batches.PAIR_ROOM] = len(conjuncts) // 4
-            if batches.match_block(
-                self._directory, scratch.directory, state, address, len(codes)
-            ):
+            scratch.reserve(batches.PAIR_CONJUNCT, 4 * room)
+            scratch.reserve(batches.PAIR_EVENT, 2 * room)
+            scratch.directory[batches.PAIR_ROOM] = room
+            if batches.match_block(self._directory, scratch.directory, state, address, len(codes)):
                 break
-            conjuncts = scratch.reserve(
-                batches.PAIR_CONJUNCT, 2 * len(conjuncts) + 4 * batches.BLOCK_EVENTS
-            )
+            if room > PAIRS_ROOM_MAX and len(codes) > 1:
+                offsets[:] = 0
+                return None
+            room = 2 * room + batches.BLOCK_EVENTS
         found = int(state[batches.PAIRS_FOUND])
         always = self._arrays["always"]
         batches.count_pairs(scratch.directory, found, len(always), offsets)
@@ -217,6 +284,35 @@ def expand(
     Returns:
         int64[events + 1] and int32[...]: the rows of every event.
     """
-    living = np.empty(0, np.uint8) if alive is None else alive
-    arrays = (row_offsets, conjuncts, conjunct_entry, multi, entry_offsets, entry_rows, living)
-    return expansion.expand_rows(*map(read_only, arrays))  # type: ignore[no-any-return]
+    found, entry_of, several, starts, rows, living = map(
+        read_only,
+        (
+            conjuncts,
+            conjunct_entry,
+            multi,
+            entry_offsets,
+            entry_rows,
+            _NONE if alive is None else alive,
+        ),
+    )
+    begins = read_only(row_offsets)
+    offsets = np.zeros(len(row_offsets), np.int64)
+    out = np.empty(len(conjuncts) + 1, np.int32)
+    # Finding out that all is one to one takes a look at every entry: not worth it for few matches.
+    if (
+        len(rows) == len(starts) - 1
+        and len(found) * EXPANSION_SCAN_FACTOR >= len(rows)
+        and expansion.is_one_to_one(several, starts)
+    ):
+        expansion.expand_one_to_one(begins, found, entry_of, rows, living, offsets, out)
+        return offsets, out[: offsets[-1]]
+    state = np.zeros(expansion.STATE_LENGTH, np.int64)
+    seen, stamp = _thread_scratch.marks(len(starts) - 1, len(offsets))
+    while not expansion.expand_entries(
+        begins, found, entry_of, several, starts, rows, living, seen, stamp, state, offsets, out
+    ):
+        most = int(np.diff(starts).max())
+        larger = np.empty(2 * len(out) + most, np.int32)
+        larger[: len(out)] = out
+        out = larger
+    return offsets, out[: offsets[-1]]

@@ -12,7 +12,7 @@ What was built in parts is joined by `conjunct_merge`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ __all__ = ["CHOICES_MAX", "NO_RESIDUAL", "EncodedConjuncts", "build", "has_sever
 CHOICES_MAX: Final = 64
 """Conjuncts that one box may become; what lies beyond is checked by a residual box."""
 NO_RESIDUAL: Final = -1
+_CLASSES: Final = tuple(KindClass)
 # Ends of one side are one object, also from another process; the cuts around them need not be.
 _LEAST_KEY: Final = LEAST[0]
 _GREATEST_KEY: Final = GREATEST[0]
@@ -111,8 +112,8 @@ class _Collected:
         """Add the conjuncts of a box."""
         common: list[_Predicate] = []
         choices: list[list[_Predicate]] = []
-        for path, domain in _domains_with_tests(box):
-            kind_class = domain.only_class
+        for path, domain in _domains_with_tests(box).items():
+            kind_class = _only_class(domain)
             if kind_class is not None:
                 common.append(self.predicate(path, kind_class, domain.sets[kind_class]))
             else:
@@ -139,7 +140,7 @@ class _Collected:
         """Predicates on single slots, one of which holds iff the value lies in the domain."""
         found = []
         present = [NOTHING_CODE] if domain.absent else []
-        for kind_class, cuts in zip(KindClass, domain.sets, strict=True):
+        for kind_class, cuts in zip(_CLASSES, domain.sets, strict=True):
             if cuts == FULL:
                 present.append(presence_code(kind_class))
             elif cuts:
@@ -230,14 +231,29 @@ class _Collected:
         )
 
 
-def _domains_with_tests(box: Box) -> list[tuple[Path, Domain]]:
+def _only_class(domain: Domain) -> KindClass | None:
+    """`domain.only_class`, which is asked for each predicate, without its generality."""
+    if domain.absent or domain.other:
+        return None
+    found = None
+    for kind_class, cuts in zip(_CLASSES, domain.sets, strict=True):
+        if cuts:
+            if found is not None:
+                return None
+            found = kind_class
+    return found
+
+
+def _domains_with_tests(box: Box) -> Mapping[Path, Domain]:
     """The box's domains; where a text test must be true or false, narrowed to strings."""
+    if not box.tests:
+        return box.domains
     domains = dict(box.domains)
     for test, truth in box.tests.items():
         if not truth & UNDEFINED:
             domain = domains.get(test.path, EVERYTHING)
             domains[test.path] = of_class(KindClass.STRING, domain.sets[KindClass.STRING])
-    return list(domains.items())
+    return domains
 
 
 def has_several(entries: np.ndarray, entry_count: int) -> np.ndarray:
@@ -283,8 +299,7 @@ def _text_cuts(cuts: IntervalSet) -> IntervalSet:
     (('a', 0), ('a', 1))
     """
     changed = tuple(
-        (cut[0][:-1], 1) if isinstance(cut[0], str) and cut[0].endswith("\0") else cut
-        for cut in cuts
+        [(cut[0][:-1], 1) if type(cut[0]) is str and cut[0][-1:] == "\0" else cut for cut in cuts]
     )
     if changed[:2] == (LEAST, ("", 1)):
         changed = (("", 0), *changed[1:])  # nothing lies below the empty string

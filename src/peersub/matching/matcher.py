@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from peersub.filters.filter import Filter, Matchable, attributes_of
-from peersub.matching.parallel import Background, exclusive
+from peersub.matching.parallel import Background, exclusive, return_free_memory
 from peersub.matching.shared_entries import SharedEntries
 from peersub.matching.small_index import SmallIndex
 
@@ -195,7 +195,9 @@ class Matcher:
             if recent and (segments or table.num_rows > SMALL_BATCH_ROWS):
                 segments = (*segments, self._compiled_recent())
                 recent = 0
-        found = [batches.match_segment(segment, table, threads) for segment in segments]
+        found = [
+            part for segment in segments for part in batches.match_segment(segment, table, threads)
+        ]
         if recent:
             found.append(batches.match_rows(self._match_recent, table))
         if has_patterns:
@@ -243,6 +245,7 @@ class Matcher:
         matcher = cls()
         if len(ids):
             matcher._segments = (segment_of_texts(ids, texts, processes, progress),)
+            return_free_memory()
         return matcher
 
     # --- segments -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Threads, locks and processes for the matcher: with `storage`, its only contact with the machine."""
+"""Threads, locks and processes: with `storage`, the matcher's only contact with the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-__all__ = ["Background", "exclusive", "parallel_map_chunks", "processor_count", "thread_map"]
+__all__ = [
+    "Background",
+    "exclusive",
+    "parallel_map_chunks",
+    "processor_count",
+    "return_free_memory",
+    "thread_map",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +44,7 @@ class Background:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except BaseException as failure:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as failure:  # handed to whoever waits
             self._failure = failure
 
     def wait(self) -> None:
@@ -55,6 +62,22 @@ def processor_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def return_free_memory() -> None:
+    """Give memory that is free, but kept by the allocators, back to the machine.
+
+    Building a large index frees far more than it keeps. The C library holds on to most of that, as
+    Arrow's pool does, in case it is asked for again.
+    """
+    import ctypes
+
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library
+    if trim is not None:
+        trim(0)
+
+
 def thread_map(
     function: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> list[Result]:
@@ -67,6 +90,14 @@ def thread_map(
 
 _WAITING_PER_PROCESS = 2
 """Chunks handed out ahead: enough to keep each process busy, few enough to keep memory small."""
+
+
+def _collect_rarely() -> None:
+    """Let a worker look for cyclic garbage less often: it makes many small plain objects."""
+    import gc
+
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def parallel_map_chunks(
@@ -89,7 +120,7 @@ def parallel_map_chunks(
 
     # Spawned, not forked: this process may have threads, and its memory is none of theirs.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, context, _collect_rarely) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for chunk in chunks:

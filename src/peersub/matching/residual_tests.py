@@ -143,9 +143,12 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
 
 def _outcomes(test: TextTest, table: pa.Table, start: int, rows: np.ndarray) -> np.ndarray:
     """The outcome of one test for some rows of a slice."""
+    distinct: np.ndarray
     distinct, back = np.unique(rows, return_inverse=True)
     texts = string_column(table, test.path, start + distinct)
     found = pc.match_substring_regex(texts, test.expression())
-    outcomes = np.where(pc.fill_null(found, False).to_numpy(zero_copy_only=False), TRUE, FALSE)
+    outcomes: np.ndarray = np.where(
+        pc.fill_null(found, False).to_numpy(zero_copy_only=False), TRUE, FALSE
+    )
     outcomes[texts.is_null().to_numpy(zero_copy_only=False)] = UNDEFINED
-    return np.asarray(outcomes[back])
+    return outcomes.take(back)

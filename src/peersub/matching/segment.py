@@ -35,6 +35,8 @@ class Segment:
 
     conjuncts: PackedConjuncts
     index: CompiledIndex
+    """Reports tags: a row, or beyond all rows the number of a conjunct that leads to its rows."""
+    has_conjunct_tags: bool
     entry_offsets: np.ndarray
     """int64[entries + 1]: entry e has the rows entry_rows[entry_offsets[e]:entry_offsets[e + 1]];
     empty, as is the next, where row r is entry r."""
@@ -81,9 +83,11 @@ class Segment:
             entry_offsets = np.zeros(len(digests) + 1, np.int64)
             np.cumsum(np.bincount(row_entry, minlength=len(digests)), out=entry_offsets[1:])
             entry_rows = np.argsort(row_entry, kind="stable").astype(np.int32)
+        tags = _tags(encoded, entry_offsets, entry_rows, rows)
         return cls(
             conjuncts=PackedConjuncts.of(encoded),
-            index=CompiledIndex.build(encoded.table, sample),
+            index=CompiledIndex.build(encoded.table, sample, tags),
+            has_conjunct_tags=bool((tags >= rows).any()),
             entry_offsets=entry_offsets,
             entry_rows=entry_rows,
             digests=digests,
@@ -103,6 +107,7 @@ class Segment:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything that the segment holds, by name, to be saved."""
         own = {name: getattr(self, name) for name in _OWN_ARRAYS}
+        own["has_conjunct_tags"] = np.array([self.has_conjunct_tags])
         return (
             own
             | prefixed("conjuncts", self.conjuncts.arrays())
@@ -117,6 +122,7 @@ class Segment:
             conjuncts=PackedConjuncts.from_arrays(WithPrefix("conjuncts", arrays)),
             index=CompiledIndex.from_arrays(WithPrefix("index", arrays)),
             identifiers=Identifiers.from_arrays(WithPrefix("identifiers", arrays)),
+            has_conjunct_tags=bool(arrays["has_conjunct_tags"][0]),
             entry_offsets=arrays["entry_offsets"],
             entry_rows=arrays["entry_rows"],
             digests=arrays["digests"],
@@ -146,30 +152,42 @@ class Segment:
 
     def match(self, attributes: Mapping[str, Any]) -> list[str]:
         """The ids of the living rows that want an event, in the order in which they came."""
-        codes = self.conjuncts.encoder.encode_event(attributes)
-        found = conjuncts_that_hold(self.conjuncts, self.index.match_one(codes), attributes)
-        if not len(found):
+        tags = self.index.match_one(self.conjuncts.encoder.encode_event(attributes))
+        if not len(tags):
             return []
-        _, rows = self._expanded(np.array([0, len(found)], np.int64), found)
+        rows = tags
+        if self.has_conjunct_tags and not (of_rows := tags < len(self.alive)).all():
+            conjuncts = tags[~of_rows] - np.int32(len(self.alive))
+            held = conjuncts_that_hold(self.conjuncts, conjuncts, attributes)
+            _, expanded = self._expanded(np.array([0, len(held)], np.int64), held)
+            rows = np.concatenate((tags[of_rows], expanded))
+        if self.living < len(self.alive):
+            rows = rows[self.alive[rows].view(np.bool_)]
         return self.identifiers.names(np.sort(rows))
 
     def match_rows(self, table: pa.Table, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Per event of a slice: offsets into the rows that want it, and those rows."""
-        codes = self.conjuncts.encoder.encode_table(table, start, stop)
-        offsets, found = self.index.match(codes)
-        return self._expanded(*pairs_that_hold(self.conjuncts, offsets, found, table, start))
+        offsets, rows = self.index.match(self.conjuncts.encoder.encode_table(table, start, stop))
+        if self.has_conjunct_tags:
+            offsets, rows = self._rows_of_tags(offsets, rows, table, start)
+        if self.living < len(self.alive):
+            offsets, rows = _chosen(offsets, rows, self.alive[rows].view(np.bool_))
+        return offsets, rows
+
+    def _rows_of_tags(
+        self, offsets: np.ndarray, tags: np.ndarray, table: pa.Table, start: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        of_rows = tags < len(self.alive)
+        if of_rows.all():
+            return offsets, tags
+        conjunct_offsets, numbers = _chosen(offsets, tags, ~of_rows)
+        numbers -= np.int32(len(self.alive))
+        held = pairs_that_hold(self.conjuncts, conjunct_offsets, numbers, table, start)
+        return _together(*_chosen(offsets, tags, of_rows), *self._expanded(*held))
 
     def _expanded(self, offsets: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """From conjuncts over entries to living rows."""
-        all_alive = self.living == len(self.alive)
-        if self.conjuncts.is_plain and not len(self.entry_rows):
-            # Conjunct, entry and row are one number.
-            if all_alive:
-                return offsets, found
-            kept = self.alive[found].view(np.bool_)
-            counts = np.concatenate(([0], np.cumsum(kept)))
-            return counts[offsets], found[kept]
-        return expand(offsets, found, *self._expansion(), None if all_alive else self.alive)
+        """From conjuncts over entries, each once per event, to rows."""
+        return expand(offsets, found, *self._expansion(), None)
 
     def _expansion(self) -> _Expansion:
         """The arrays of `expand`; those that were left out are made at the first use."""
@@ -186,3 +204,47 @@ class Segment:
             self.entry_rows if len(self.entry_rows) else np.arange(entries, dtype=np.int32),
         )
         return self._expansion_made
+
+
+def _tags(
+    encoded: EncodedConjuncts, entry_offsets: np.ndarray, entry_rows: np.ndarray, rows: int
+) -> np.ndarray:
+    """int32[conjuncts]: the row of a conjunct that decides one row alone, else `rows` + its number.
+
+    Most conjuncts are all that one subscription asks for: the index then reports its row at once.
+    """
+    entries = encoded.conjunct_entry
+    numbers = np.arange(rows, rows + len(entries), dtype=np.int32)
+    decides = (encoded.multi == 0) & ~encoded.needs_check
+    if not len(entry_rows):
+        return np.where(decides, entries, numbers)
+    first = entry_offsets[entries]
+    decides &= entry_offsets[entries + 1] == first + 1
+    return np.where(decides, entry_rows[first], numbers)
+
+
+def _chosen(
+    offsets: np.ndarray, items: np.ndarray, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Some items of compressed sparse rows, with their offsets."""
+    counts = np.zeros(len(items) + 1, np.int64)
+    np.cumsum(chosen, out=counts[1:])
+    return counts[offsets], items[chosen]
+
+
+def _together(
+    first_offsets: np.ndarray, first: np.ndarray, second_offsets: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The items of two lists of compressed sparse rows, row by row.
+
+    >>> offsets, items = _together(np.array([0, 1, 1]), np.array([7]),
+    ...                            np.array([0, 1, 2]), np.array([8, 9]))
+    >>> offsets.tolist(), items.tolist()
+    ([0, 2, 3], [7, 8, 9])
+    """
+    items = np.empty(len(first) + len(second), np.int32)
+    places = np.arange(len(first)) + np.repeat(second_offsets[:-1], np.diff(first_offsets))
+    items[places] = first
+    places = np.arange(len(second)) + np.repeat(first_offsets[1:], np.diff(second_offsets))
+    items[places] = second
+    return first_offsets + second_offsets, items

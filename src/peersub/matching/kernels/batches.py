@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 """Match a batch: every entry against all events at once, a column of bytes at a time.
 
 For each access slot the events that have it are ordered by its cell, so that those which satisfy
@@ -24,12 +25,21 @@ from peersub.matching.kernels.layout import (
     CELL_SHIFT,
     CELL_TABLE,
     CELL_UPPER,
+    DOUBT_FLAG,
     ENTRIES,
     ENTRY_WORDS,
+    FAR_FLAG,
     GROUP_FIRST,
     GROUP_SLOTS,
     GROUPS,
+    HIGH_DOUBT_FLAG,
+    INNER_TESTS,
     LAST_FLAG,
+    LOW_DOUBT_FLAG,
+    POINT_BASE,
+    POINT_SLOTS,
+    POINT_SLOTS_COUNT,
+    POINT_START,
     PREDICATE_WORDS,
     PREDICATES,
     REST_FLAG,
@@ -54,10 +64,8 @@ from peersub.matching.kernels.quantisers import ABSENT
 from peersub.matching.kernels.vector import (
     LINE_BYTES,
     VECTOR_BYTES,
-    columns_test_1,
-    columns_test_2,
-    columns_test_3,
-    columns_test_4,
+    columns_test,
+    opaque,
     trailing_zeros,
 )
 
@@ -65,6 +73,7 @@ U = np.uint64
 BLOCK_EVENTS = 4096
 ORDER_PADDING = GROUP_SLOTS
 STARTS_BYTES = 4 * 257
+DOUBTS_MAX = 2 * BLOCK_EVENTS
 GROUP_BYTES = GROUP_SLOTS * LINE_BYTES
 
 # The directory of scratch memory.
@@ -75,18 +84,21 @@ COLUMNS = 3
 PAIR_EVENT = 4
 PAIR_CONJUNCT = 5
 PAIR_ROOM = 6
-SCRATCH_LENGTH = 7
+DOUBT_EVENT = 7
+DOUBT_ENTRY = 8
+SCRATCH_LENGTH = 9
 
 # How far a block has come.
 ACCESS_REACHED = 0
 ENTRY_REACHED = 1
 PAIRS_FOUND = 2
-STATE_LENGTH = 3
-STATE_BEFORE = (0, -1, 0)
+POINTS_REACHED = 3
+STATE_LENGTH = 4
+STATE_BEFORE = (0, -1, 0, 0)
 
 
 @njit(cache=True, nogil=True)
-def quantise_events(directory, codes_address, events, cells_address, row_bytes):  # type: ignore[no-untyped-def]
+def quantise_events(directory, codes_address, events, cells_address, row_bytes):
     """Write the cells of the used slots of a block of events, row by row."""
     codes, cells = int32_at(codes_address), uint8_at(cells_address)
     used, used_count = int32_at(directory[USED_SLOTS]), U(directory[USED_SLOTS_COUNT])
@@ -112,7 +124,7 @@ def quantise_events(directory, codes_address, events, cells_address, row_bytes):
 
 
 @njit(cache=True, nogil=True)
-def order_events(scratch, events, row_bytes, slot):  # type: ignore[no-untyped-def]
+def order_events(scratch, events, row_bytes, slot):
     """Order the events of a block by their cell of a slot; returns how many have one."""
     cells, order, starts = (
         uint8_at(scratch[CELLS]),
@@ -142,14 +154,14 @@ def order_events(scratch, events, row_bytes, slot):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _exchange(x, y, shift, mask):  # type: ignore[no-untyped-def]
+def _exchange(x, y, shift, mask):
     """Swap the bit fields of two rows that an 8x8 byte transposition exchanges."""
     moved = ((x >> shift) ^ y) & mask
     return x ^ (moved << shift), y ^ moved
 
 
 @njit(cache=True, nogil=True)
-def fill_columns(scratch, present, row_words, group, column):  # type: ignore[no-untyped-def]
+def fill_columns(scratch, present, row_words, group, column):
     """Transpose a group's eight bytes of every ordered event into eight columns."""
     rows, order = uint64_at(scratch[CELLS]), uint16_at(scratch[ORDER])
     columns = uint64_at(scratch[COLUMNS])
@@ -189,7 +201,7 @@ def fill_columns(scratch, present, row_words, group, column):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def in_set(code, row, offsets_address, low_address, high_address):  # type: ignore[no-untyped-def]
+def in_set(code, row, offsets_address, low_address, high_address):
     """Whether a code lies in one of the sorted intervals of a set."""
     offsets, low, high = int64_at(offsets_address), int32_at(low_address), int32_at(high_address)
     first, end = U(offsets[U(row)]), U(offsets[U(row) + U(1)])
@@ -204,90 +216,208 @@ def in_set(code, row, offsets_address, low_address, high_address):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def check_rest(
-    codes_address, row, p, predicates_address, sets_address, low_address, high_address
-):  # type: ignore[no-untyped-def]
+def check_rest(codes_address, row, p, predicates_address, sets_address, low_address, high_address):
     """Whether the predicates from word ``p`` up to the last hold for the codes of a row."""
     codes, predicates = int32_at(codes_address), int32_at(predicates_address)
+    one = U(1)
     while True:
         flags = predicates[p]
         code = codes[U(row) + U(flags & SLOT_MASK)]
-        if flags & SET_FLAG:
-            if not in_set(
-                code, predicates[p + U(1)], sets_address, low_address, high_address
-            ):
-                return False
-        elif np.uint32(code - predicates[p + U(1)]) > np.uint32(predicates[p + U(2)]):
-            return False
-        if flags & LAST_FLAG:
-            return True
-        p += U(PREDICATE_WORDS)
+        if flags & FAR_FLAG:
+            holds = in_set(code, predicates[p + one], sets_address, low_address, high_address)
+            p += U(2)
+        elif flags & SET_FLAG:
+            holds = False
+            end = p + U(2) + U(2) * U(predicates[p + one])
+            p += U(2)
+            while p < end:
+                holds |= np.uint32(code - predicates[p]) <= np.uint32(predicates[p + one])
+                p = opaque(p + U(2))
+        else:
+            holds = np.uint32(code - predicates[p + one]) <= np.uint32(predicates[p + U(2)])
+            p += U(PREDICATE_WORDS)
+        if not holds or flags & LAST_FLAG:
+            return holds
+
+
+@njit(cache=True, nogil=True, inline="always")
+def check_intervals(codes, row, predicates, p, count):
+    """Whether the first 1..4 intervals from word ``p`` on hold, without a branch."""
+    one, two, step, last = U(1), U(2), U(PREDICATE_WORDS), count - U(1)
+    a, b, c = p, p + step * min(one, last), p + step * min(two, last)
+    d = p + step * last
+    return (
+        (
+            np.uint32(codes[row + U(predicates[a] & SLOT_MASK)] - predicates[a + one])
+            <= np.uint32(predicates[a + two])
+        )
+        & (
+            np.uint32(codes[row + U(predicates[b] & SLOT_MASK)] - predicates[b + one])
+            <= np.uint32(predicates[b + two])
+        )
+        & (
+            np.uint32(codes[row + U(predicates[c] & SLOT_MASK)] - predicates[c + one])
+            <= np.uint32(predicates[c + two])
+        )
+        & (
+            np.uint32(codes[row + U(predicates[d] & SLOT_MASK)] - predicates[d + one])
+            <= np.uint32(predicates[d + two])
+        )
+    )
 
 
 @njit(cache=True, nogil=True)
-def scan_entries(directory, scratch, codes_address, slot, entry_first, entry_last, found):  # type: ignore[no-untyped-def]
+def check_doubts(directory, scratch, codes_address, slot, doubts, found):
+    """Check the doubtful pairs on the codes and append those that hold; the new count."""
+    codes, slots, access_slot = int32_at(codes_address), U(directory[SLOT_COUNT]), U(slot)
+    words, predicates = uint32_at(directory[ENTRIES]), int32_at(directory[PREDICATES])
+    doubt_event, doubt_entry = uint16_at(scratch[DOUBT_EVENT]), uint32_at(scratch[DOUBT_ENTRY])
+    pair_event, pair_conjunct = uint16_at(scratch[PAIR_EVENT]), int32_at(scratch[PAIR_CONJUNCT])
+    one, found = U(1), U(found)
+    for i in range(U(doubts)):
+        w = U(doubt_entry[i]) * U(ENTRY_WORDS)
+        event = doubt_event[i]
+        row = U(event) * slots
+        head = U(words[w + U(4)])
+        first, count = U(words[w + U(2)]), head & U(255)
+        holds = np.uint32(codes[row + access_slot] - np.int32(words[w])) <= words[w + one]
+        holds &= check_intervals(codes, row, predicates, first, count)
+        if head & U(REST_FLAG << 8) != U(0):
+            holds = holds and check_rest(
+                codes_address, row, first + count * U(PREDICATE_WORDS), directory[PREDICATES],
+                directory[SET_OFFSETS], directory[SET_LOW], directory[SET_HIGH],
+            )  # fmt: skip
+        pair_event[found] = event
+        pair_conjunct[found] = np.int32(words[w + U(3)])
+        found += U(holds)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def look_up_points(directory, codes_address, out_address, found, room):
+    """Append the conjuncts of an event's point slots; the new count, or -1 if there is no room."""
+    codes, out = int32_at(codes_address), int32_at(out_address)
+    words, predicates = uint32_at(directory[ENTRIES]), int32_at(directory[PREDICATES])
+    point_slots, base = int32_at(directory[POINT_SLOTS]), int64_at(directory[POINT_BASE])
+    start = uint32_at(directory[POINT_START])
+    for i in range(U(directory[POINT_SLOTS_COUNT])):
+        code = codes[U(point_slots[i])]
+        if code < 0:
+            continue
+        at = U(base[i]) + U(code)
+        if at + U(1) >= U(base[i + U(1)]):
+            continue
+        if found + np.int64(start[at + U(1)]) - np.int64(start[at]) > room:
+            return np.int64(-1)
+        for entry in range(U(start[at]), U(start[at + U(1)])):
+            w = entry * U(ENTRY_WORDS)
+            head = U(words[w + U(4)])
+            first, count = U(words[w + U(2)]), head & U(255)
+            holds = check_intervals(codes, U(0), predicates, first, count)
+            if head & U(REST_FLAG << 8) != U(0):
+                holds = holds and check_rest(
+                    codes_address, U(0), first + count * U(PREDICATE_WORDS),
+                    directory[PREDICATES], directory[SET_OFFSETS], directory[SET_LOW],
+                    directory[SET_HIGH],
+                )  # fmt: skip
+            out[U(found)] = np.int32(words[w + U(3)])
+            found += np.int64(holds)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def match_points(directory, scratch, state, codes_address, events):
+    """Append the pairs of the point slots, event by event; returns whether it is done."""
+    pair_event = uint16_at(scratch[PAIR_EVENT])
+    row_bytes = directory[SLOT_COUNT] * 4
+    if directory[POINT_SLOTS_COUNT] == 0:
+        return True
+    for e in range(state[POINTS_REACHED], events):
+        found = look_up_points(
+            directory, codes_address + e * row_bytes, scratch[PAIR_CONJUNCT], state[PAIRS_FOUND],
+            scratch[PAIR_ROOM],
+        )  # fmt: skip
+        if found < 0:
+            state[POINTS_REACHED] = e
+            return False
+        for i in range(U(state[PAIRS_FOUND]), U(found)):
+            pair_event[i] = np.uint16(e)
+        state[PAIRS_FOUND] = found
+    state[POINTS_REACHED] = events
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _lanes_between(at, begin, end):
+    """The mask of the 64 positions from ``at`` on that lie in ``begin..end - 1``."""
+    every, lanes = ~U(0), U(VECTOR_BYTES)
+    skipped = min(max(begin, at) - at, lanes)
+    left = min(max(end, at) - at, lanes)
+    # A shift by 64 is undefined, so shift in two steps.
+    from_begin = every << (skipped >> U(1)) << (skipped - (skipped >> U(1)))
+    until_end = ~(every << (left >> U(1)) << (left - (left >> U(1))))
+    return from_begin & until_end
+
+
+@njit(cache=True, nogil=True)
+def scan_entries(directory, scratch, codes_address, slot, entry_first, entry_last, found):
     """Append the pairs of one access slot's entries; returns (entry reached, pairs found).
 
     Stops before an entry whose pairs may not fit.
     """
-    codes, slots, access_slot = int32_at(codes_address), U(directory[SLOT_COUNT]), U(slot)
-    words, predicates = uint32_at(directory[ENTRIES]), int32_at(directory[PREDICATES])
+    words, inner = uint32_at(directory[ENTRIES]), uint32_at(directory[INNER_TESTS])
     order, starts = uint16_at(scratch[ORDER]), int32_at(scratch[STARTS])
     columns = uint8_at(scratch[COLUMNS])
     pair_event, pair_conjunct = uint16_at(scratch[PAIR_EVENT]), int32_at(scratch[PAIR_CONJUNCT])
-    room, found = U(scratch[PAIR_ROOM]), U(found)
+    doubt_event, doubt_entry = uint16_at(scratch[DOUBT_EVENT]), uint32_at(scratch[DOUBT_ENTRY])
+    room, found, doubts, reached = U(scratch[PAIR_ROOM]), U(found), U(0), U(entry_last)
     one, byte, lanes = U(1), U(255), U(VECTOR_BYTES)
     for i in range(U(entry_first), U(entry_last)):
         w = i * U(ENTRY_WORDS)
         head = U(words[w + U(4)])
-        at = U(starts[(head >> U(16)) & byte])
-        end = U(starts[(head >> U(24)) + one])
+        lowest, highest = (head >> U(16)) & byte, head >> U(24)
+        at, end = U(starts[lowest]), U(starts[highest + one])
         if at >= end:
             continue
-        if found + (end - at) > room:
-            return np.int64(i), np.int64(found)
-        tests, intervals = (head >> U(8)) & U(7), head & byte
-        rest = head & U(REST_FLAG << 8) != U(0)
-        low, width = np.int32(words[w]), words[w + one]
-        first = U(words[w + U(2)]) * U(PREDICATE_WORDS)
+        if found + doubts + (end - at) > room:
+            reached = i
+            break
+        if doubts + (end - at) > U(DOUBTS_MAX):
+            found = check_doubts(directory, scratch, codes_address, slot, doubts, found)
+            doubts = U(0)
         places, lows, widths = U(words[w + U(5)]), U(words[w + U(6)]), U(words[w + U(7)])
+        conjunct = np.int32(words[w + U(3)])
+        inner_begin = U(starts[lowest + U(head & U(LOW_DOUBT_FLAG << 8) != U(0))])
+        inner_end = U(starts[highest + U(head & U(HIGH_DOUBT_FLAG << 8) == U(0))])
+        if head & U(DOUBT_FLAG << 8) != U(0):
+            inner_end = U(0)
         while at < end:
-            if tests == U(1):
-                mask = columns_test_1(columns, at, places, lows, widths)
-            elif tests == U(2):
-                mask = columns_test_2(columns, at, places, lows, widths)
-            elif tests == U(3):
-                mask = columns_test_3(columns, at, places, lows, widths)
-            else:
-                mask = columns_test_4(columns, at, places, lows, widths)
+            mask = columns_test(columns, at, places, lows, widths)
             if end - at < lanes:
                 mask &= (one << (end - at)) - one
-            while mask != U(0):
-                event = order[at + trailing_zeros(mask)]
-                mask &= mask - one
-                row = U(event) * slots
-                holds = np.uint32(codes[row + access_slot] - low) <= width
-                p = first
-                for _ in range(intervals):
-                    code = codes[row + U(predicates[p] & SLOT_MASK)]
-                    holds &= np.uint32(code - predicates[p + one]) <= np.uint32(
-                        predicates[p + U(2)]
-                    )
-                    p += U(PREDICATE_WORDS)
-                if rest:
-                    holds = holds and check_rest(
-                        codes_address, row, p, directory[PREDICATES],
-                        directory[SET_OFFSETS], directory[SET_LOW], directory[SET_HIGH],
-                    )  # fmt: skip
-                pair_event[found] = event
-                pair_conjunct[found] = np.int32(words[w + U(3)])
-                found += U(holds)
+            if mask != U(0):
+                certain = columns_test(
+                    columns, at, places, U(inner[i * U(2)]), U(inner[i * U(2) + one])
+                )
+                certain &= _lanes_between(at, inner_begin, inner_end)
+                while mask != U(0):
+                    lane = trailing_zeros(mask)
+                    mask &= mask - one
+                    event = order[at + lane]
+                    known = (certain >> lane) & one
+                    pair_event[found] = event
+                    pair_conjunct[found] = conjunct
+                    found += known
+                    doubt_event[doubts] = event
+                    doubt_entry[doubts] = np.uint32(i)
+                    doubts += one - known
             at += lanes
-    return np.int64(entry_last), np.int64(found)
+    found = check_doubts(directory, scratch, codes_address, slot, doubts, found)
+    return np.int64(reached), np.int64(found)
 
 
 @njit(cache=True, nogil=True)
-def match_block(directory, scratch, state, codes_address, events):  # type: ignore[no-untyped-def]
+def match_block(directory, scratch, state, codes_address, events):
     """Find the pairs of a block of events; returns whether it is done.
 
     If not, the pairs need more room: call again with the same state and a larger place that
@@ -300,6 +430,8 @@ def match_block(directory, scratch, state, codes_address, events):  # type: igno
     group_first, groups = int64_at(directory[GROUP_FIRST]), int32_at(directory[GROUPS])
     row_words = (directory[SLOT_COUNT] + GROUP_SLOTS - 1) // GROUP_SLOTS
     row_bytes = row_words * GROUP_SLOTS
+    if not match_points(directory, scratch, state, codes_address, events):
+        return False
     resumed = state[ENTRY_REACHED] >= 0
     if not resumed:
         quantise_events(directory, codes_address, events, scratch[CELLS], row_bytes)
@@ -310,7 +442,7 @@ def match_block(directory, scratch, state, codes_address, events):  # type: igno
             resumed = False
         else:
             present = order_events(scratch, events, row_bytes, access_slots[a])
-            column = 0
+            column = np.int64(0)
             for g in range(U(group_first[a]), U(group_first[a + U(1)])):
                 fill_columns(scratch, present, row_words, groups[g], column)
                 column += GROUP_SLOTS
@@ -326,7 +458,7 @@ def match_block(directory, scratch, state, codes_address, events):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def count_pairs(scratch, found, always, offsets):  # type: ignore[no-untyped-def]
+def count_pairs(scratch, found, always, offsets):
     """Write the row offsets of a block: every event's pairs and those that always hold."""
     pair_event = uint16_at(scratch[PAIR_EVENT])
     offsets[:] = 0
@@ -337,7 +469,7 @@ def count_pairs(scratch, found, always, offsets):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def regroup_pairs(scratch, found, always, offsets, out):  # type: ignore[no-untyped-def]
+def regroup_pairs(scratch, found, always, offsets, out):
     """Write the conjuncts of a block by event."""
     pair_event, pair_conjunct = uint16_at(scratch[PAIR_EVENT]), int32_at(scratch[PAIR_CONJUNCT])
     position = offsets.copy()

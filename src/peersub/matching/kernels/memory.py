@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 """Arrays at an address, for inner loops.
 
 numba counts references to every array it is handed, with atomic operations that land in the inner
@@ -10,15 +11,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
-from numba import carray, njit
+from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
 _UNBOUNDED = 1 << 40
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _pointer(typing_context: Any, address: Any) -> Any:
     """An integer as a pointer."""
 
@@ -29,39 +31,39 @@ def _pointer(typing_context: Any, address: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def uint8_at(address):  # type: ignore[no-untyped-def]
+def uint8_at(address):
     """The bytes from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint8)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint8)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def uint16_at(address):  # type: ignore[no-untyped-def]
+def uint16_at(address):
     """The 16-bit words from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint16)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint16)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def int32_at(address):  # type: ignore[no-untyped-def]
+def int32_at(address):
     """The signed 32-bit words from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.int32)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.int32)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def uint32_at(address):  # type: ignore[no-untyped-def]
+def uint32_at(address):
     """The 32-bit words from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint32)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint32)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def int64_at(address):  # type: ignore[no-untyped-def]
+def int64_at(address):
     """The signed 64-bit words from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.int64)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.int64)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def uint64_at(address):  # type: ignore[no-untyped-def]
+def uint64_at(address):
     """The 64-bit words from an address on."""
-    return carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint64)
+    return numba.carray(_pointer(np.uint64(address)), (_UNBOUNDED,), np.uint64)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

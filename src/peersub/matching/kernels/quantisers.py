@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 """Codes to bytes: a monotone map per slot, so that 64 values fit a vector test.
 
 The codes of a slot are cut into at most 255 cells, numbered 0..254 in order; 255 stands for an
@@ -22,7 +23,7 @@ PRIOR_WEIGHT = 30.0
 
 
 @njit(cache=True, nogil=True)
-def gather_columns(rows, code_counts):  # type: ignore[no-untyped-def]
+def gather_columns(rows, code_counts):
     """Per slot, the sorted codes that are present in the rows: (offsets, values)."""
     events, slots = rows.shape
     offsets = np.zeros(slots + 1, np.int64)
@@ -45,7 +46,7 @@ def gather_columns(rows, code_counts):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def gather_bounds(slots, low, high, step, code_counts):  # type: ignore[no-untyped-def]
+def gather_bounds(slots, low, high, step, code_counts):
     """Per slot, the sorted bounds of every ``step``-th predicate: a stand-in for a sample."""
     slot_count = code_counts.shape[0]
     offsets = np.zeros(slot_count + 1, np.int64)
@@ -66,7 +67,7 @@ def gather_bounds(slots, low, high, step, code_counts):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def cut_cells(code_count, values, upper):  # type: ignore[no-untyped-def]
+def cut_cells(code_count, values, upper):
     """Write the last code of every cell to ``upper``; returns how many cells there are.
 
     Half of the cuts are quantiles of the values, half are evenly spread over the codes; a value
@@ -109,7 +110,7 @@ def cut_cells(code_count, values, upper):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def build_quantisers(code_counts, value_offsets, values):  # type: ignore[no-untyped-def]
+def build_quantisers(code_counts, value_offsets, values):
     """The arrays ``first``, ``shift``, ``table`` and ``upper`` of all slots."""
     slots = code_counts.shape[0]
     first = np.zeros(slots + 1, np.int64)
@@ -131,8 +132,8 @@ def build_quantisers(code_counts, value_offsets, values):  # type: ignore[no-unt
     return first, shift, table, upper
 
 
-@njit(cache=True, nogil=True, inline="always")
-def cell_of(code, s, first, shift, table, upper):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def cell_of(code, s, first, shift, table, upper):
     """The cell of a present code of slot ``s``."""
     bucket = first[s] + (code >> shift[s])
     q = table[bucket]

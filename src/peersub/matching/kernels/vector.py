@@ -1,12 +1,14 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 """Vector and bit instructions that numba has no function for.
 
-``columns_test_*`` test 64 bytes at once: LLVM lowers its 64-lane vector to whatever the processor
+``columns_test`` tests 64 bytes at once: LLVM lowers its 64-lane vector to whatever the processor
 has (two registers with AVX2). Loads are unaligned and may run up to 63 bytes past the position of
 interest, so every array that is scanned is padded by ``VECTOR_BYTES``.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -43,42 +45,47 @@ def _opaque(builder: Any, word: Any) -> Any:
     return builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", [word], side_effect=False)
 
 
-def _columns_test(tests: int, line_bytes: int) -> Any:
-    """A function (columns, at, places, lows, widths) of ``tests`` column tests.
+@intrinsic
+def opaque(typing_context: Any, word: Any) -> Any:
+    """The same word, of which LLVM knows nothing: a loop that steps by it is not vectorised."""
 
-    Bit i of its result is set where ``uint8(columns[line_bytes * place + at + i] - low) <= width``
-    for the place, low and width in each of the lowest bytes of the three words. One function does
-    all tests of an entry so that the lanes stay in vector registers until the end.
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _opaque(builder, arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def columns_test(
+    typing_context: Any, columns: Any, at: Any, places: Any, lows: Any, widths: Any
+) -> Any:
+    """Bit i is set where four column tests hold for position ``at + i``, for 64 positions.
+
+    A test is ``uint8(columns[LINE_BYTES * place + at + i] - low) <= width``, with the place, low
+    and width in one of the four lowest bytes of the three words. One function does all four so
+    that the lanes stay in vector registers until the end.
     """
 
-    def function(
-        typing_context: Any, columns: Any, at: Any, places: Any, lows: Any, widths: Any
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            columns, at, places, lows, widths = arguments
-            inside = None
-            for test in range(tests):
-                move = ir.Constant(_WORD, 8 * test)
-                place = builder.and_(builder.lshr(places, move), ir.Constant(_WORD, 255))
-                index = builder.add(
-                    builder.mul(place, ir.Constant(_WORD, line_bytes)), at
-                )
-                address = _element_address(context, builder, signature.args[0], columns, index)
-                cells = builder.load(builder.bitcast(address, _BYTES.as_pointer()), align=1)
-                low = _broadcast(builder, builder.trunc(builder.lshr(lows, move), _BYTE))
-                width = _broadcast(builder, builder.trunc(builder.lshr(widths, move), _BYTE))
-                passed = builder.icmp_unsigned("<=", builder.sub(cells, low), width)
-                inside = passed if inside is None else builder.and_(inside, passed)
-            return _opaque(builder, builder.bitcast(inside, _WORD))
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        columns, at, places, lows, widths = arguments
+        inside = []
+        for test in range(4):
+            move = ir.Constant(_WORD, 8 * test)
+            place = builder.and_(builder.lshr(places, move), ir.Constant(_WORD, 255))
+            index = builder.add(builder.mul(place, ir.Constant(_WORD, LINE_BYTES)), at)
+            address = _element_address(context, builder, signature.args[0], columns, index)
+            cells = builder.load(builder.bitcast(address, _BYTES.as_pointer()), align=1)
+            low = _broadcast(builder, builder.trunc(builder.lshr(lows, move), _BYTE))
+            width = _broadcast(builder, builder.trunc(builder.lshr(widths, move), _BYTE))
+            inside.append(builder.icmp_unsigned("<=", builder.sub(cells, low), width))
+        passed = functools.reduce(builder.and_, inside)
+        return _opaque(builder, builder.bitcast(passed, _WORD))
 
-        word = types.uint64
-        return word(columns, word, word, word, word), generate
-
-    function.__name__ = f"columns_test_{tests}"
-    return intrinsic(function)
+    word = types.uint64
+    return word(columns, word, word, word, word), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def entries_test(
     typing_context: Any, bounds: Any, line: Any, at: Any, first: Any, second: Any
 ) -> Any:
@@ -107,7 +114,7 @@ def entries_test(
     return word(bounds, word, word, byte, byte), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
     """The position of the lowest set bit of a word that is not zero."""
 
@@ -117,14 +124,12 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def prefetch(typing_context: Any, values: Any, index: Any) -> Any:
     """Ask for the cache line of ``values[index]``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _element_address(
-            context, builder, signature.args[0], arguments[0], arguments[1]
-        )
+        address = _element_address(context, builder, signature.args[0], arguments[0], arguments[1])
         pointer = _BYTE.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [pointer, _INDEX, _INDEX, _INDEX])
         function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
@@ -132,9 +137,3 @@ def prefetch(typing_context: Any, values: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(values, types.uint64), generate
-
-
-columns_test_1 = _columns_test(1, LINE_BYTES)
-columns_test_2 = _columns_test(2, LINE_BYTES)
-columns_test_3 = _columns_test(3, LINE_BYTES)
-columns_test_4 = _columns_test(4, LINE_BYTES)
