@@ -29,7 +29,10 @@ class FilterError(ValueError):
         position: index of the first character that was not understood.
         problem: what was not understood.
         remedy: what to write instead, or what is supported.
+        row: the filter's place in a list of many, where it came from one.
     """
+
+    row: int | None = None
 
     def __init__(self, text: str, position: int, problem: str, remedy: str = "") -> None:
         self.text = text

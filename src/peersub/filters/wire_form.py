@@ -91,21 +91,23 @@ def _box(box: Box) -> list[Any]:
 
 
 def _domain(domain: Domain) -> list[Any]:
-    form: list[Any] = [int(domain.absent) + 2 * int(domain.other)]
-    for kind_class, cuts in zip(KindClass, domain.sets, strict=True):
+    form: list[Any] = [domain.absent + 2 * domain.other]
+    for number, cuts in enumerate(domain.sets):
         if cuts:
-            form += (int(kind_class), [_cut(cut) for cut in cuts])
+            form += (number, [_cut(cut) for cut in cuts])
     return form
 
 
 def _cut(cut: Cut) -> Any:
-    if cut in (LEAST, GREATEST):
-        return None
     key, side = cut
-    if isinstance(key, Decimal) or (isinstance(key, int) and not -(2**63) <= key < 2**64):
+    kind = type(key)
+    if kind is str or (kind is int and -(2**63) <= key < 2**64):
+        return cut
+    if kind is int or kind is Decimal:
         # A one-element list marks a number that MessagePack cannot hold, as text.
-        key = [str(key)]
-    return [key, side]
+        return [[str(key)], side]
+    assert cut in (LEAST, GREATEST)
+    return None
 
 
 def bytes_to_boxes(data: bytes) -> Boxes | str:

@@ -138,7 +138,8 @@ def _check_residual_boxes(
 def _ranks(counts: np.ndarray) -> np.ndarray:
     """0, 1, ... within each group of the given sizes."""
     ends = np.cumsum(counts)
-    return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    ranks: np.ndarray = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    return ranks
 
 
 def _outcomes(test: TextTest, table: pa.Table, start: int, rows: np.ndarray) -> np.ndarray:
@@ -151,4 +152,4 @@ def _outcomes(test: TextTest, table: pa.Table, start: int, rows: np.ndarray) -> 
         pc.fill_null(found, False).to_numpy(zero_copy_only=False), TRUE, FALSE
     )
     outcomes[texts.is_null().to_numpy(zero_copy_only=False)] = UNDEFINED
-    return outcomes.take(back)
+    return np.take(outcomes, back)
