@@ -24,7 +24,12 @@ def nested(depth):
 REFUSED = {
     "billion laughs": (laughs(10), "DOCTYPE"),
     "laughs after comments": ("<?xml version='1.0'?><!-- a --> <?b c?>" + laughs(10), "DOCTYPE"),
-    "a harmless DOCTYPE": ("<!DOCTYPE a><a/>", "DOCTYPE"),
+    "a DOCTYPE without an end": ("<!DOCTYPE a <a/>", "DOCTYPE"),
+    "laughs behind an identifier": (
+        laughs(10).replace("x [", "x SYSTEM '>' [", 1),
+        "DOCTYPE",
+    ),
+    "a second DOCTYPE": ("<!DOCTYPE a>" + laughs(10), "not well-formed"),
     "in UTF-16": (laughs(10).encode("utf-16"), "DOCTYPE"),
     "a foreign file": (
         '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>',
@@ -71,6 +76,11 @@ READ = {
     "UTF-16": ("<?xml version='1.0' encoding='UTF-16'?><é/>".encode("utf-16"), ["é"]),
     "Latin-1": ("<?xml version='1.0' encoding='ISO-8859-1'?><é/>".encode("latin-1"), ["é"]),
     "namespaces": ("<a xmlns='u:a' xmlns:p='u:p'><p:b/></a>", ["a", "b"]),
+    "a DOCTYPE that only names": ("<!DOCTYPE a><a/>", ["a"]),
+    "a DOCTYPE with identifiers": (
+        """<?xml version='1.0'?><!DOCTYPE a PUBLIC "-//x//[y]//EN" 'a>.dtd' ><a><b/></a>""",
+        ["a", "b"],
+    ),
     "a DOCTYPE that is text": ("<a><![CDATA[<!DOCTYPE a>]]></a>", ["a"]),
     "a DOCTYPE in a comment": ("<!-- <!DOCTYPE a> --><a/>", ["a"]),
     "deep": (nested(DOCUMENT_DEPTH_MAX), ["a"] * DOCUMENT_DEPTH_MAX),

@@ -1,8 +1,9 @@
 """XML from strangers, as a compact document in preorder.
 
-lxml parses without entities, DTDs and network. A document with a DOCTYPE is refused before any
-of it is read, so that no entity is ever declared; size, depth and the number of tags are
-bounded. libxml2 is only given UTF-8: other encodings are decoded here, from a short list.
+lxml parses without entities, DTDs and network. A DOCTYPE that only names a DTD is passed over; one
+with declarations of its own is refused before anything is read, so that no entity is ever
+declared. Size, depth and the number of tags are bounded. libxml2 is only given UTF-8: other
+encodings are decoded here, from a short list.
 
 Elements are numbered in document order; the descendants of element v are v + 1 .. ends[v] - 1.
 Names are local names: namespaces of elements are ignored, attributes in a namespace are left
@@ -28,7 +29,9 @@ from peersub.filters.xpath.limits import (
 
 __all__ = ["Document", "DocumentError", "document_of", "parse_document"]
 
-_DOCTYPE = re.compile(rb"(?>\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
+_DOCTYPE = re.compile(rb"((?>\s|<\?.*?\?>|<!--.*?-->)*+)<!DOCTYPE", re.DOTALL)
+# The rest of a DOCTYPE that only names: words and quoted identifiers, no [declarations].
+_NAMED_ONLY = re.compile(rb"""\s(?>[^\[\]<>"']|"[^"]*+"|'[^']*+')*+>""")
 _DECLARED_ENCODING = re.compile(
     rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']"""
 )
@@ -165,7 +168,7 @@ def parse_document(data: bytes | str) -> Document:
     """The document that some XML stands for.
 
     Raises:
-        DocumentError: it is not well-formed, has a DOCTYPE, or is too large, too deep or too dense.
+        DocumentError: it is not well-formed, declares entities, or is too large, deep or dense.
     """
     encoded = _as_utf8(data)
     if len(encoded) > DOCUMENT_BYTES_MAX:
@@ -174,8 +177,14 @@ def parse_document(data: bytes | str) -> Document:
         raise DocumentError(
             f"the document has more than {DOCUMENT_MARKUP_MAX:,} tags and attributes"
         )
-    if _DOCTYPE.match(encoded):
-        raise DocumentError("the document has a DOCTYPE, which is not accepted: remove it")
+    doctype = _DOCTYPE.match(encoded)
+    if doctype:
+        named = _NAMED_ONLY.match(encoded, doctype.end())
+        if not named:
+            raise DocumentError(
+                "the document's DOCTYPE holds declarations, which are not accepted: remove them"
+            )
+        encoded = doctype[1] + encoded[named.end() :]
     etree, parser_options = _lxml()
     try:
         root = etree.fromstring(encoded, etree.XMLParser(**parser_options))
