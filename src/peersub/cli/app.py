@@ -77,8 +77,8 @@ def _peersub(
 
 @app.command()
 def demo(
-    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 5_000,
-    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 20_000,
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 4_000,
+    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 5_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed is another market.")] = 1,
     as_json: Json = False,
 ) -> int:
