@@ -378,9 +378,17 @@ def test_expand_reports_the_living_rows_of_each_entry_once(
     alive = data.draw(
         st.lists(st.integers(0, 1), min_size=len(rows), max_size=len(rows))
     ) if some_dead else None  # fmt: skip
+    # Some conjuncts of one row alone are tagged with that row, as segments do; -1 is nothing.
+    alone = [
+        not multi[c] and len(members[entry]) == 1 and data.draw(st.booleans())
+        for c, entry in enumerate(entry_of)
+    ]
+    tags = [members[e][0] if alone[c] else len(rows) + c for c, e in enumerate(entry_of)]
+    gone = data.draw(st.booleans())
     result = expand(
-        np.cumsum([0, *map(len, found)]).astype(np.int64),
-        np.array([c for row in found for c in row], np.int32),
+        np.cumsum([0, *(len(row) + gone for row in found)]).astype(np.int64),
+        np.array([t for row in found for t in [-1] * gone + [tags[c] for c in row]], np.int32),
+        len(rows),
         np.array(entry_of, np.int32),
         np.array(multi, np.uint8),
         ends.astype(np.int64),

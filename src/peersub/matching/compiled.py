@@ -26,8 +26,6 @@ ROWS_ONE_BY_ONE_MAX = 48
 PAIRS_ROOM_MIN = 1 << 14
 PAIRS_ROOM_MAX = 1 << 24
 """A block of events with more matches is split: what a thread keeps stays under 200 MB or so."""
-EXPANSION_SCAN_FACTOR = 8
-"""How many entries are looked at for one match to find that all have one row."""
 
 _NONE = np.empty(0, np.uint8)
 _PLACES = {
@@ -263,18 +261,21 @@ class CompiledIndex:
 
 def expand(
     row_offsets: np.ndarray,
-    conjuncts: np.ndarray,
+    tags: np.ndarray,
+    row_count: int,
     conjunct_entry: np.ndarray,
     multi: np.ndarray,
     entry_offsets: np.ndarray,
     entry_rows: np.ndarray,
     alive: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """From the conjuncts found to the living subscription rows that share their entries.
+    """From the tags found to the living subscription rows that they stand for.
 
     Args:
         row_offsets: int64[events + 1], and
-        conjuncts: int32[...], as :meth:`CompiledIndex.match` gives them.
+        tags: int32[...], as :meth:`CompiledIndex.match` gives them: a row, or ``row_count`` plus
+            the number of a conjunct, or a negative number for nothing.
+        row_count: how many rows there are.
         conjunct_entry: int32[conjuncts], the entry that a conjunct belongs to.
         multi: uint8[conjuncts], 1 where that entry has several; it still counts once per event.
         entry_offsets: int64[entries + 1], and
@@ -286,33 +287,14 @@ def expand(
     """
     found, entry_of, several, starts, rows, living = map(
         read_only,
-        (
-            conjuncts,
-            conjunct_entry,
-            multi,
-            entry_offsets,
-            entry_rows,
-            _NONE if alive is None else alive,
-        ),
+        (tags, conjunct_entry, multi, entry_offsets, entry_rows, _NONE if alive is None else alive),
     )
-    begins = read_only(row_offsets)
     offsets = np.zeros(len(row_offsets), np.int64)
-    out = np.empty(len(conjuncts) + 1, np.int32)
-    # Finding out that all is one to one takes a look at every entry: not worth it for few matches.
-    if (
-        len(rows) == len(starts) - 1
-        and len(found) * EXPANSION_SCAN_FACTOR >= len(rows)
-        and expansion.is_one_to_one(several, starts)
-    ):
-        expansion.expand_one_to_one(begins, found, entry_of, rows, living, offsets, out)
-        return offsets, out[: offsets[-1]]
-    state = np.zeros(expansion.STATE_LENGTH, np.int64)
+    # One more: a row that turns out to be dead is written before it is passed over.
+    out = np.empty(expansion.room_for(found, row_count, entry_of, starts) + 1, np.int32)
     seen, stamp = _thread_scratch.marks(len(starts) - 1, len(offsets))
-    while not expansion.expand_entries(
-        begins, found, entry_of, several, starts, rows, living, seen, stamp, state, offsets, out
-    ):
-        most = int(np.diff(starts).max())
-        larger = np.empty(2 * len(out) + most, np.int32)
-        larger[: len(out)] = out
-        out = larger
+    expansion.expand_tags(
+        read_only(row_offsets), found, row_count, entry_of, several, starts, rows, living, seen,
+        stamp, offsets, out,
+    )  # fmt: skip
     return offsets, out[: offsets[-1]]

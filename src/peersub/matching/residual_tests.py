@@ -21,14 +21,14 @@ from peersub.matching.arrow_columns import string_column
 from peersub.matching.conjunct_builder import NO_RESIDUAL
 from peersub.matching.packed_conjuncts import PackedConjuncts
 
-__all__ = ["conjuncts_that_hold", "pairs_that_hold"]
+__all__ = ["conjuncts_that_hold", "has_residue", "pairs_that_hold"]
 
 
 def conjuncts_that_hold(
     encoded: PackedConjuncts, conjuncts: np.ndarray, attributes: Mapping[str, Any]
 ) -> np.ndarray:
     """Those of an event's candidates whose text tests come out as demanded."""
-    if not _has_residue(encoded) or not len(conjuncts):
+    if not has_residue(encoded) or not len(conjuncts):
         return conjuncts
     kept = [
         conjunct
@@ -39,7 +39,8 @@ def conjuncts_that_hold(
     return np.array(kept, np.int32)
 
 
-def _has_residue(encoded: PackedConjuncts) -> bool:
+def has_residue(encoded: PackedConjuncts) -> bool:
+    """Whether anything is left to be checked for any conjunct."""
     return bool(encoded.tests or encoded.residual_boxes)
 
 
@@ -72,20 +73,19 @@ def _outcome(test: TextTest, attributes: Mapping[str, Any]) -> int:
 
 def pairs_that_hold(
     encoded: PackedConjuncts,
-    row_offsets: np.ndarray,
+    rows: np.ndarray,
     conjuncts: np.ndarray,
     table: pa.Table,
     start: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Those of a slice's candidates that pass their tests; `start` is the slice's first row."""
-    if not _has_residue(encoded) or not len(conjuncts):
-        return row_offsets, conjuncts
-    rows = np.repeat(np.arange(len(row_offsets) - 1), np.diff(row_offsets))
+) -> np.ndarray:
+    """bool[pairs]: which candidates, an event's row in a slice and a conjunct, pass their tests.
+
+    `start` is the slice's first row.
+    """
     holds = np.ones(len(conjuncts), bool)
     _check_tests(encoded, rows, conjuncts, table, start, holds)
     _check_residual_boxes(encoded, rows, conjuncts, table, start, holds)
-    kept = np.concatenate(([0], np.cumsum(holds)))
-    return kept[row_offsets].astype(np.int64), conjuncts[holds]
+    return holds
 
 
 def _check_tests(

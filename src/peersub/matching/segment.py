@@ -21,7 +21,11 @@ from peersub.matching.conjunct_builder import EncodedConjuncts, build
 from peersub.matching.identifiers import Identifiers
 from peersub.matching.named_arrays import WithPrefix, prefixed
 from peersub.matching.packed_conjuncts import PackedConjuncts
-from peersub.matching.residual_tests import conjuncts_that_hold, pairs_that_hold
+from peersub.matching.residual_tests import (
+    conjuncts_that_hold,
+    has_residue,
+    pairs_that_hold,
+)
 
 __all__ = ["Segment"]
 
@@ -159,35 +163,36 @@ class Segment:
         if self.has_conjunct_tags and not (of_rows := tags < len(self.alive)).all():
             conjuncts = tags[~of_rows] - np.int32(len(self.alive))
             held = conjuncts_that_hold(self.conjuncts, conjuncts, attributes)
-            _, expanded = self._expanded(np.array([0, len(held)], np.int64), held)
-            rows = np.concatenate((tags[of_rows], expanded))
-        if self.living < len(self.alive):
+            kept = np.concatenate((tags[of_rows], held + np.int32(len(self.alive))))
+            _, rows = self._expanded(np.array([0, len(kept)], np.int64), kept)
+        elif self.living < len(self.alive):
             rows = rows[self.alive[rows].view(np.bool_)]
         return self.identifiers.names(np.sort(rows))
 
     def match_rows(self, table: pa.Table, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Per event of a slice: offsets into the rows that want it, and those rows."""
-        offsets, rows = self.index.match(self.conjuncts.encoder.encode_table(table, start, stop))
-        if self.has_conjunct_tags:
-            offsets, rows = self._rows_of_tags(offsets, rows, table, start)
-        if self.living < len(self.alive):
-            offsets, rows = _chosen(offsets, rows, self.alive[rows].view(np.bool_))
-        return offsets, rows
+        offsets, tags = self.index.match(self.conjuncts.encoder.encode_table(table, start, stop))
+        if has_residue(self.conjuncts):
+            self._drop_failed(offsets, tags, table, start)
+        if self.has_conjunct_tags or self.living < len(self.alive):
+            return self._expanded(offsets, tags)
+        return offsets, tags
 
-    def _rows_of_tags(
+    def _drop_failed(
         self, offsets: np.ndarray, tags: np.ndarray, table: pa.Table, start: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        of_rows = tags < len(self.alive)
-        if of_rows.all():
-            return offsets, tags
-        conjunct_offsets, numbers = _chosen(offsets, tags, ~of_rows)
-        numbers -= np.int32(len(self.alive))
-        held = pairs_that_hold(self.conjuncts, conjunct_offsets, numbers, table, start)
-        return _together(*_chosen(offsets, tags, of_rows), *self._expanded(*held))
+    ) -> None:
+        """Turn the tags of conjuncts whose residual tests fail into -1."""
+        places = np.flatnonzero(tags >= len(self.alive))
+        if len(places):
+            rows = np.searchsorted(offsets, places, side="right") - 1
+            conjuncts = tags[places] - np.int32(len(self.alive))
+            holds = pairs_that_hold(self.conjuncts, rows, conjuncts, table, start)
+            tags[places[~holds]] = -1
 
-    def _expanded(self, offsets: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """From conjuncts over entries, each once per event, to rows."""
-        return expand(offsets, found, *self._expansion(), None)
+    def _expanded(self, offsets: np.ndarray, tags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """From tags, where need be over entries, each once per event, to living rows."""
+        alive = None if self.living == len(self.alive) else self.alive
+        return expand(offsets, tags, len(self.alive), *self._expansion(), alive)
 
     def _expansion(self) -> _Expansion:
         """The arrays of `expand`; those that were left out are made at the first use."""
@@ -221,30 +226,3 @@ def _tags(
     first = entry_offsets[entries]
     decides &= entry_offsets[entries + 1] == first + 1
     return np.where(decides, entry_rows[first], numbers)
-
-
-def _chosen(
-    offsets: np.ndarray, items: np.ndarray, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Some items of compressed sparse rows, with their offsets."""
-    counts = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(chosen, out=counts[1:])
-    return counts[offsets], items[chosen]
-
-
-def _together(
-    first_offsets: np.ndarray, first: np.ndarray, second_offsets: np.ndarray, second: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The items of two lists of compressed sparse rows, row by row.
-
-    >>> offsets, items = _together(np.array([0, 1, 1]), np.array([7]),
-    ...                            np.array([0, 1, 2]), np.array([8, 9]))
-    >>> offsets.tolist(), items.tolist()
-    ([0, 2, 3], [7, 8, 9])
-    """
-    items = np.empty(len(first) + len(second), np.int32)
-    places = np.arange(len(first)) + np.repeat(second_offsets[:-1], np.diff(first_offsets))
-    items[places] = first
-    places = np.arange(len(second)) + np.repeat(first_offsets[1:], np.diff(second_offsets))
-    items[places] = second
-    return first_offsets + second_offsets, items
