@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from random import Random
 
 import pyarrow as pa
@@ -274,3 +276,23 @@ def test_text_tests_in_sliced_columns_of_mixed_kinds(monkeypatch):
     for start in range(len(rows)):
         expected = [(n, name) for n, row in enumerate(rows[start:]) for name in twin.match(row)]
         assert pairs(matcher.match_batch(table.slice(start))) == sorted(expected)
+
+
+def test_threads_of_a_parent_are_not_waited_for_after_a_fork():
+    """Spark forks its workers: a child must match with threads of its own."""
+    matcher = Matcher()
+    matcher.add("s1", Filter("a > 1"))
+    matcher._compile_recent()
+    table = pa.table({"a": [1, 2, 3, 4]})
+    expected = pairs(matcher.match_batch(table, threads=2))
+    with warnings.catch_warnings():
+        # Forking beside threads is what is tested here; newer Pythons warn of it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        same = False
+        try:
+            same = pairs(matcher.match_batch(table, threads=2)) == expected
+        finally:
+            os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0

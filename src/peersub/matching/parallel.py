@@ -84,8 +84,30 @@ def thread_map(
     """The function's results in the order of the items, several threads sharing the work."""
     if threads <= 1 or len(items) <= 1:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items))) as pool:
-        return list(pool.map(function, items))
+    return list(_pool(threads).map(function, items))
+
+
+# Starting threads takes as long as matching hundreds of events: they are kept, a pool per number.
+# A forked process has none of its parent's threads, and must not wait for them.
+_pools: dict[int, ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def _forget_pools() -> None:
+    global _pools_lock
+    _pools.clear()
+    _pools_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    with _pools_lock:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="peersub-match")
+        return _pools[threads]
 
 
 _WAITING_PER_PROCESS = 2
