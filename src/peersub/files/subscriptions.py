@@ -8,7 +8,7 @@ report with `SubscriptionList.bad`. Other columns are ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ def _row_batches(name: str, kind: Format, report: Report) -> Iterator[RowBatch]:
         case Format.JSON:
             return document_rows(name, None, report)
         case Format.CSV:
-            return csv_rows(name, {}, report, as_text=True)
+            return _with_columns(name, csv_rows(name, {}, report, as_text=True))
         case Format.PARQUET | Format.ARROW:
             return _table_rows(name, kind)
         case _:
@@ -97,9 +97,34 @@ def _row_batches(name: str, kind: Format, report: Report) -> Iterator[RowBatch]:
             raise FileError(name, f"subscriptions cannot be read from {kind}", remedy)
 
 
+def _with_columns(name: str, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
+    """The same batches, once the first row has shown the columns that are needed."""
+    checked = False
+    for batch in batches:
+        if batch.rows and not checked:
+            _require_columns(name, list(batch.rows[0]))
+            checked = True
+        yield batch
+
+
+def _require_columns(name: str, columns: Sequence[str]) -> None:
+    """A table without the right columns has one fault, not one in each row."""
+    lacking = [] if "id" in columns else ["id"]
+    if not any(column in columns for column in LANGUAGE_COLUMNS):
+        lacking.append("filter or xpath")
+    if lacking:
+        there = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
+        raise FileError(
+            name,
+            f"there is no column {' and no column '.join(lacking)}",
+            f"Subscriptions need the columns id and filter (or xpath). There are: {there}.",
+        )
+
+
 def _table_rows(name: str, kind: Format) -> Iterator[RowBatch]:
     first = 1
     for table in parquet_tables(name) if kind is Format.PARQUET else arrow_tables(name):
+        _require_columns(name, table.column_names)
         wanted = [c for c in ("id", *LANGUAGE_COLUMNS) if c in table.column_names]
         rows = rows_of_table(table.select(wanted))
         yield RowBatch(rows, list(range(first, first + len(rows))), "row")
