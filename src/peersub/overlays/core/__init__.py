@@ -1,0 +1,1 @@
+"""What all overlays share: causes, effects, messages, links, draws, delivery histories."""

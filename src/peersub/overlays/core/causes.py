@@ -1,0 +1,157 @@
+"""Causes: all that can happen to a peer. What enters a protocol is a cause, nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import Record
+
+__all__ = [
+    "Cause",
+    "ConnectFailed",
+    "ConsumerAcked",
+    "Join",
+    "Leave",
+    "PeerConnected",
+    "PeerLost",
+    "Persisted",
+    "Publish",
+    "Received",
+    "Restored",
+    "Start",
+    "Subscribe",
+    "Timer",
+    "TimerFired",
+    "Unsubscribe",
+]
+
+
+class Timer(NamedTuple):
+    """The name of a timer: its purpose, and what it is about. Setting it again replaces it."""
+
+    purpose: str
+    about: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The node begins a network of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What the node's disk held, in the order it was persisted. Comes before Start or Join."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Take part in the network that these nodes belong to; the first that answers is asked."""
+
+    contacts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Take leave: hand over what others need, then disconnect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A subscriber on this node wants the events that match; names are unique on the node."""
+
+    subscription: str
+    filter: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The subscriber wants nothing any more under this name."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A publisher on this node hands over events."""
+
+    publications: tuple[Publication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Messages of a peer, in the order of their arrival, for the peer in this slot."""
+
+    peer: PeerId
+    messages: tuple[Message, ...]
+    slot: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time that SetTimer asked for has come."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class PeerConnected:
+    """A link to the peer is up, whoever asked for it; `greeting` is what its overlay says of it."""
+
+    peer: PeerId
+    greeting: bytes = field(default=b"")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed:
+    """The node cannot be reached, or refused: the reason is for people."""
+
+    node: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The link to the peer is gone. Whether the peer is, is another question."""
+
+    peer: PeerId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """What `Persist(token, ...)` asked for is on disk."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerAcked:
+    """The subscriber has taken the event."""
+
+    subscription: str
+    event_id: str
+
+
+Cause: TypeAlias = (
+    Start
+    | Restored
+    | Join
+    | Leave
+    | Subscribe
+    | Unsubscribe
+    | Publish
+    | Received
+    | TimerFired
+    | PeerConnected
+    | ConnectFailed
+    | PeerLost
+    | Persisted
+    | ConsumerAcked
+)

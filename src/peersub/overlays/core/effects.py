@@ -1,0 +1,143 @@
+"""Effects: all that a peer can ask of its driver. What leaves a protocol is an effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from peersub.overlays.core.causes import Timer
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import Record
+
+__all__ = [
+    "CancelTimer",
+    "Connect",
+    "Deliver",
+    "Disconnect",
+    "Drop",
+    "Effect",
+    "Persist",
+    "PublishCompleted",
+    "PublishFailed",
+    "Send",
+    "SetTimer",
+    "SubscriptionPending",
+    "SubscriptionReady",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Reach this node: PeerConnected or ConnectFailed follows. A link that is up stays as it is."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the link once what was sent is through. No PeerLost follows here, one does there."""
+
+    peer: PeerId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Messages for a peer to which a link is up, in this order."""
+
+    peer: PeerId
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """TimerFired after so long, in place of what was set under this name before."""
+
+    timer: Timer
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """No TimerFired for this name; none need be set."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand the event to these subscriptions of this node.
+
+    `hops` counts the links between nodes that it came over. `again` says that it may have been
+    handed over before the node crashed: only the subscriber can know.
+    """
+
+    publication: Publication
+    subscriptions: tuple[str, ...]
+    hops: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Keep the record on disk; Persisted(token) follows when it would survive a crash."""
+
+    token: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReady:
+    """The overlay keeps its promise for this subscription from now on."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPending:
+    """Not yet: these peers have not answered."""
+
+    subscription: str
+    waiting_on: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCompleted:
+    """What the delivery promise of the publication asks for is done."""
+
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """The promise was not kept, or cannot be given: the reason says what to do."""
+
+    event_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Something ends here, and why: a message nobody expected, an event that a bound cut off."""
+
+    reason: str
+    event_id: str | None = None
+    peer: PeerId | None = None
+
+
+Effect: TypeAlias = (
+    Connect
+    | Disconnect
+    | Send
+    | SetTimer
+    | CancelTimer
+    | Deliver
+    | Persist
+    | SubscriptionReady
+    | SubscriptionPending
+    | PublishCompleted
+    | PublishFailed
+    | Drop
+)

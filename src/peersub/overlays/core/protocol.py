@@ -1,0 +1,43 @@
+"""The interface of an overlay: one method, from a cause to effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from peersub.overlays.core.causes import Cause
+from peersub.overlays.core.effects import Effect
+from peersub.overlays.core.identity import PeerId
+
+__all__ = ["Overlay"]
+
+
+class Overlay(Protocol):
+    """A protocol peer. It holds state, and touches nothing but its state.
+
+    The same causes in the same order with the same times give the same effects: no clock, no
+    generator, no iteration over sets, no hash of a string.
+    """
+
+    name: str
+    me: PeerId
+
+    def handle(self, cause: Cause, now_ms: int) -> list[Effect]:
+        """Take the cause in, and say what is to be done, in this order."""
+        ...
+
+    def greeting(self) -> bytes:
+        """What a peer should know of this one before anything else, told in HELLO."""
+        ...
+
+    def shared_settings(self) -> Mapping[str, str]:
+        """The settings that all peers of a network must agree on."""
+        ...
+
+    def links(self) -> Iterable[PeerId]:
+        """The peers that this one keeps a link to, sorted by what the overlay means by order."""
+        ...
+
+    def describe(self) -> Mapping[str, Any]:
+        """The state, for people, checkers and metrics: plain values, keys sorted."""
+        ...

@@ -1,0 +1,110 @@
+"""An event on its way through the network, and the promise it travels under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from peersub.events.envelope import Event
+from peersub.filters.filter import Filter
+
+__all__ = ["ANSWERS_KEPT_MAX", "Delivery", "Publication"]
+
+ANSWERS_KEPT_MAX = 4_096
+"""Filters whose answer about one publication is remembered."""
+
+
+class Delivery(IntEnum):
+    """What a publisher asks for.
+
+    BEST_EFFORT: at most once per subscription, lost where a link fails on the way.
+    AT_LEAST_ONCE: confirmed from everywhere, repeated until then under the same identifier; the
+    deduplication history of each home turns the repetitions back into once.
+    """
+
+    BEST_EFFORT = 0
+    AT_LEAST_ONCE = 1
+
+
+class Publication:
+    """An event with its delivery promise.
+
+    A relay needs the identifier only, a router also the attributes, and nobody on the way the body:
+    attributes that came over the wire are unpacked when first asked for, and packed ones are
+    forwarded as they came. Immutable for whoever holds one; two are equal if identifier and
+    promise are.
+    """
+
+    __slots__ = ("_answers", "_attributes", "_event", "_unpack", "body", "delivery", "id", "packed")
+
+    def __init__(
+        self,
+        event_id: str,
+        attributes: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        *,
+        delivery: Delivery = Delivery.BEST_EFFORT,
+        packed: bytes | None = None,
+        unpack: Callable[[bytes], Mapping[str, Any]] | None = None,
+    ) -> None:
+        assert attributes is not None or (packed is not None and unpack is not None)
+        self.id = event_id
+        self.body = body
+        self.delivery = delivery
+        self.packed = packed
+        """The attributes as they travel, if they came so, or were packed once."""
+        self._attributes = attributes
+        self._unpack = unpack
+        self._event: Event | None = None
+        self._answers: dict[bytes, bool] = {}
+
+    @classmethod
+    def of(cls, event: Event, delivery: Delivery = Delivery.BEST_EFFORT) -> Publication:
+        """The event, on its way under this promise."""
+        return cls(event.id, event.attributes, event.body, delivery=delivery)
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What SQL filters see."""
+        if self._attributes is None:
+            assert self.packed is not None
+            assert self._unpack is not None
+            self._attributes = self._unpack(self.packed)
+        return self._attributes
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the attributes can be read: what came over the wire is looked at when needed."""
+        try:
+            return self.attributes is not None
+        except ValueError:
+            return False
+
+    @property
+    def event(self) -> Event:
+        """What filters are asked about and subscribers get; the same object each time."""
+        if self._event is None:
+            self._event = Event(self.id, self.attributes, self.body)
+        return self._event
+
+    def matches(self, wanted: Filter) -> bool:
+        """Whether the filter wants the event. Asked once per filter: many edges share theirs."""
+        digest = wanted.digest
+        answer = self._answers.get(digest)
+        if answer is None:
+            answer = wanted.matches(self.event)
+            if len(self._answers) < ANSWERS_KEPT_MAX:
+                self._answers[digest] = answer
+        return answer
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Publication):
+            return NotImplemented
+        return self.id == other.id and self.delivery == other.delivery
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Publication({self.id!r}, {self.delivery.name})"

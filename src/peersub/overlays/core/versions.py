@@ -1,0 +1,15 @@
+"""The version of the protocol between nodes, and what a node may offer beyond it.
+
+Nodes of one major version understand each other. A minor version adds what others may ignore:
+trailing fields of messages, and *features*, which a node uses only towards peers that named them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PROTOCOL_VERSION", "TUNNELS_FEATURE"]
+
+PROTOCOL_VERSION: tuple[int, int] = (1, 0)
+"""Major and minor."""
+
+TUNNELS_FEATURE = "tunnels"
+"""The node relays for others, and accepts what comes through a relay."""

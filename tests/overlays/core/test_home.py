@@ -1,0 +1,131 @@
+"""A home: matching here, once for each event, and what a crash leaves behind."""
+
+from peersub.filters import Filter
+from peersub.overlays.core.effects import Deliver, Effect, Persist
+from peersub.overlays.core.home import MATCHER_FROM, Home, HomeSettings
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.records import EventHandedOver, EventStored
+
+
+def _event(name: str, **attributes: object) -> Publication:
+    return Publication(name, attributes, delivery=Delivery.AT_LEAST_ONCE)
+
+
+class _Driver:
+    """Keeps the effects of a home, and plays its disk."""
+
+    def __init__(self, settings: HomeSettings | None = None) -> None:
+        self.effects: list[Effect] = []
+        self.home = Home(settings or HomeSettings(), self.effects.append)
+        self.synced = 0
+
+    def sync(self) -> None:
+        while self.synced < len(self.effects):
+            effect = self.effects[self.synced]
+            self.synced += 1
+            if isinstance(effect, Persist):
+                self.home.on_persisted(effect.token)
+
+    @property
+    def delivered(self) -> list[tuple[str, tuple[str, ...], bool]]:
+        return [
+            (effect.publication.id, effect.subscriptions, effect.again)
+            for effect in self.effects
+            if isinstance(effect, Deliver)
+        ]
+
+    @property
+    def records(self) -> tuple:
+        return tuple(e.record for e in self.effects if isinstance(e, Persist))
+
+
+def test_the_index_gives_what_asking_each_filter_gives():
+    few, many = _Driver(), _Driver()
+    for number in range(4 * MATCHER_FROM):
+        many.home.subscribe(f"s{number}", Filter(f"a = {number % 7}"))
+        if number < MATCHER_FROM - 1:
+            few.home.subscribe(f"s{number}", Filter(f"a = {number % 7}"))
+    event = _event("e", a=3)
+    expected = sorted(f"s{n}" for n in range(4 * MATCHER_FROM) if n % 7 == 3)
+    assert list(many.home.matching(event)) == expected
+    assert list(few.home.matching(event)) == [
+        name for name in expected if int(name[1:]) < MATCHER_FROM - 1
+    ]
+    many.home.unsubscribe(expected[0])
+    assert list(many.home.matching(event)) == expected[1:]
+
+
+def test_an_acknowledged_event_is_handed_over_only_once_it_is_on_disk():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    driver.sync()
+    done = []
+    assert driver.home.store(_event("e", a=1), 2, 0, lambda: done.append("e"))
+    assert driver.delivered == []
+    assert done == []
+    driver.sync()
+    assert driver.delivered == [("e", ("s",), False)]
+    assert done == ["e"]
+    assert driver.records[-1] == EventHandedOver("e")
+
+
+def test_who_repeats_an_event_waits_for_the_same_disk_and_then_for_nothing():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    done = []
+    driver.home.store(_event("e", a=1), 0, 0, lambda: done.append(1))
+    assert driver.home.store(_event("e", a=1), 0, 0, lambda: done.append(2))
+    driver.sync()
+    assert done == [1, 2]
+    assert not driver.home.store(_event("e", a=1), 0, 0, lambda: done.append(3))
+    driver.sync()
+    assert [event for event, _, _ in driver.delivered] == ["e"]
+
+
+def test_an_event_that_nobody_wants_is_not_stored():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    assert not driver.home.store(_event("e", a=2), 0, 0, lambda: None)
+    assert not any(isinstance(record, EventStored) for record in driver.records)
+
+
+def test_after_a_crash_what_was_stored_and_not_handed_over_comes_again_and_says_so():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    driver.sync()
+    driver.home.store(_event("e", a=1), 1, 5, lambda: None)
+    on_disk = driver.records  # the event is stored, Persisted was never handled
+
+    reborn = _Driver()
+    reborn.home.restore(on_disk, 10)
+    assert reborn.delivered == [("e", ("s",), True)]
+    assert not reborn.home.store(_event("e", a=1), 1, 11, lambda: None)
+
+    again = _Driver()
+    again.home.restore((*on_disk, *reborn.records), 20)
+    assert again.delivered == []
+
+
+def test_ended_subscriptions_stay_ended_after_a_restart():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    driver.home.unsubscribe("s")
+    driver.home.subscribe("t", Filter("a = 2"))
+    reborn = _Driver()
+    reborn.home.restore(driver.records, 0)
+    assert list(reborn.home.subscriptions) == ["t"]
+
+
+def test_a_name_is_taken_once():
+    driver = _Driver()
+    assert driver.home.subscribe("s", Filter("a = 1"))
+    assert not driver.home.subscribe("s", Filter("a = 2"))
+    assert not driver.home.unsubscribe("unknown")
+
+
+def test_a_best_effort_event_is_seen_once_within_the_horizon():
+    driver = _Driver(HomeSettings(seen_events_max=10, history_horizon_ms=100))
+    assert driver.home.see("e", 0)
+    assert not driver.home.see("e", 100)
+    assert driver.home.see("f", 101)
+    assert driver.home.see("e", 102)
