@@ -253,6 +253,14 @@ class CoveringIndex(Generic[Node]):
             candidates = self._lookup.possible_coverers(specific)
         return next((node for node in candidates if node.covers(specific)), None)
 
+    def coverers(self, specific: Summary) -> list[Node]:
+        """All the filters that cover the given one."""
+        if self._lookup is None or specific.is_nothing:
+            candidates: Iterable[Node] = self.nodes.values()
+        else:
+            candidates = self._lookup.possible_coverers(specific)
+        return [node for node in candidates if node.covers(specific)]
+
     def covered(self, general: Summary) -> list[Node]:
         """All the filters that the given one covers."""
         if self._lookup is None or general.is_everything:

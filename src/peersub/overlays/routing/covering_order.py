@@ -1,0 +1,147 @@
+"""`CoveringOrder`: which of the filters that are around cover which others, worked out once.
+
+In a simulated network the same filters stand in thousands of tables; in a real node, in a dozen. To
+ask in each table anew which of its rows cover which would be most of the work of a subscription.
+So the order among all filters is one object that tables share: a memo of a pure relation. Each
+filter has a node with the nodes *above* it (they cover it) and *below* it.
+
+Invariants:
+
+* g is above f iff g covers f, and of two that cover each other the one with the least digest is
+  above: no filter is above itself, and equal filters are one node;
+* following "above" never leads back to where it began. Covering is transitive but for filters with
+  text tests, several conjunctions or tree patterns, where it is not always proven; an edge that
+  would close a circle through such filters is left out, because in a circle each would be dropped
+  in favour of another and none would be left;
+* nodes that no living user holds are swept out when they are more than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+from weakref import ref
+
+from peersub.filters.covering_index import CoveringIndex, Summary
+from peersub.filters.filter import Filter
+
+__all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
+
+IDLE_MAX: Final = 1_024
+"""Filters that nobody holds any more, beyond as many as are held, before they are swept out."""
+
+
+class OrderNode(Summary):
+    """A filter's place in the order."""
+
+    __slots__ = ("above", "below", "is_exact")
+
+    def __init__(self, wanted: Filter) -> None:
+        super().__init__(wanted)
+        self.above: dict[bytes, OrderNode] = {}
+        self.below: dict[bytes, OrderNode] = {}
+        # Between single conjunctions without text tests covering is inclusion, hence transitive.
+        self.is_exact: Final = (
+            wanted.language == "sql" and len(wanted.boxes) == 1 and not wanted.boxes[0].tests
+        )
+
+
+class OrderUser(Protocol):
+    """Who holds filters of an order."""
+
+    def digests(self) -> Iterable[bytes]:
+        """The filters held now."""
+        ...
+
+
+class CoveringOrder:
+    """The order among the filters of all users.
+
+    >>> order = CoveringOrder()
+    >>> narrow, wide = order.node(Filter("a > 2")), order.node(Filter("a > 1"))
+    >>> wide.digest in narrow.above, narrow.digest in wide.below
+    (True, True)
+    """
+
+    def __init__(self) -> None:
+        self._index: CoveringIndex[OrderNode] = CoveringIndex()
+        self._users: list[ref[OrderUser]] = []
+        self._inexact = 0
+        self._sweep_at = IDLE_MAX
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def add_user(self, user: OrderUser) -> None:
+        """What the user holds stays as long as the user does."""
+        self._users.append(ref(user))
+
+    def node(self, wanted: Filter) -> OrderNode:
+        """The place of a filter, which is put in if it is not there."""
+        known = self._index.nodes.get(wanted.digest)
+        if known is not None:
+            return known
+        if len(self._index) >= self._sweep_at:
+            self._sweep()
+        node = OrderNode(wanted)
+        above = [g for g in self._index.coverers(node) if _is_above(g, node)]
+        below = [f for f in self._index.covered(node) if _is_above(node, f)]
+        self._inexact += not node.is_exact
+        if above and below and self._inexact:
+            reached = _equivalents_below(node, below)
+            above = [g for g in above if g.digest not in reached]
+        for general in above:
+            general.below[node.digest] = node
+            node.above[general.digest] = general
+        for specific in below:
+            specific.above[node.digest] = node
+            node.below[specific.digest] = specific
+        self._index.add(node)
+        return node
+
+    def _sweep(self) -> None:
+        """Take out what no living user holds."""
+        held: dict[bytes, None] = {}
+        living = []
+        for user in self._users:
+            alive = user()
+            if alive is not None:
+                living.append(user)
+                held.update(dict.fromkeys(alive.digests()))
+        self._users = living
+        for node in list(self._index):
+            if node.digest not in held:
+                self._take_out(node)
+        self._sweep_at = 2 * len(self._index) + IDLE_MAX
+
+    def _take_out(self, node: OrderNode) -> None:
+        self._index.discard(node)
+        self._inexact -= not node.is_exact
+        for general in node.above.values():
+            del general.below[node.digest]
+        for specific in node.below.values():
+            del specific.above[node.digest]
+
+
+def _is_above(general: OrderNode, specific: OrderNode) -> bool:
+    """Whether the first, which covers the second, comes before it."""
+    return general.digest < specific.digest or not specific.covers(general)
+
+
+def _equivalents_below(node: OrderNode, below: Iterable[OrderNode]) -> dict[bytes, None]:
+    """What lies below a filter and might, by other proofs, also lie above it.
+
+    All filters of a circle match the same events: they have the same demands, and two exact ones
+    among them would be one. So from an exact filter only inexact ones are followed.
+    """
+    reached: dict[bytes, None] = {}
+    waiting = [(node, other) for other in below]
+    while waiting:
+        general, specific = waiting.pop()
+        if specific.digest in reached or specific.demands != node.demands:
+            continue
+        if general.is_exact and specific.is_exact:
+            continue
+        reached[specific.digest] = None
+        waiting += [(specific, other) for other in specific.below.values()]
+    return reached

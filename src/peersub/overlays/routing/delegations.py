@@ -1,0 +1,210 @@
+"""At-least-once: who still owes a confirmation for which part of the network.
+
+An acknowledged event makes a *task* at each node that it passes: serve a scope, then confirm to
+whoever delegated it. A task is done when the event is on disk at home (if it is wanted there) and
+each part that was delegated further is confirmed. A part is repeated until it is (light messages
+may be lost), and delegated anew, to whoever serves its scope now, when its peer is gone (section 5:
+retransmission over the redundant edges; no bound on how many edges fail one after the other).
+
+A repetition is recognised by delegator and number: it is confirmed again if the task is done and
+ignored while it is not. An event that comes home by several ways is handed over once (`home`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from peersub.overlays.core.history import History
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.routing.messages import Confirm, Notify
+from peersub.overlays.routing.topology import Scope
+
+__all__ = ["DelegationSettings", "Delegations", "Task", "TaskKey"]
+
+TaskKey = tuple[PeerId | None, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationSettings:
+    """How long, how often and how much is repeated."""
+
+    retry_ms: int = 2_000
+    """After this long without confirmation a part is repeated; the pause doubles each time."""
+    retry_ms_max: int = 20_000
+    give_up_ms: int = 300_000
+    """After this long a publication has failed."""
+    tasks_max: int = 100_000
+    """Unfinished tasks of a node; more are refused."""
+
+
+@dataclass(slots=True)
+class Part:
+    """A scope that was delegated to a peer, or is about to be (no peer yet)."""
+
+    peer: PeerId | None
+    scope: Scope
+    due_ms: int = 0
+    pause_ms: int = 0
+
+
+@dataclass(slots=True)
+class Task:
+    """An event to be served in a scope, and what is missing until it is."""
+
+    key: TaskKey
+    publication: Publication
+    scope: Scope
+    hops: int
+    began_ms: int
+    waits_for_home: bool = False
+    parts: dict[int, Part] = field(default_factory=dict)
+    failure: str = ""
+
+
+class Delegations:
+    """The unfinished tasks of a node.
+
+    `spread(task, scope, now_ms)` is called to split a scope among the present edges; it answers
+    with `delegate`. `send` takes messages, `finished` takes the tasks of this node's publishers.
+    """
+
+    def __init__(
+        self,
+        settings: DelegationSettings,
+        send: Callable[[PeerId, Notify | Confirm], None],
+        spread: Callable[[Task, Scope, int], None],
+        finished: Callable[[Task], None],
+    ) -> None:
+        self._settings = settings
+        self._send = send
+        self._spread = spread
+        self._finished = finished
+        self._tasks: dict[TaskKey, Task] = {}
+        self._done: History[TaskKey] = History(settings.tasks_max, settings.give_up_ms)
+        self._owners: dict[int, Task] = {}
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    # --- taking on -----------------------------------------------------------------------------
+
+    def own(self, publication: Publication, scope: Scope, now_ms: int) -> Task | None:
+        """A task for an event that is published here; None if there are too many."""
+        self._numbers += 1
+        return self._open((None, self._numbers), publication, scope, 0, now_ms)
+
+    def take_on(self, delegator: PeerId, notify: Notify, now_ms: int) -> Task | None:
+        """A task for an event that was delegated to this node; None if there is nothing to do."""
+        key = (delegator, notify.delegation)
+        if key in self._tasks:
+            return None
+        if key in self._done:
+            self._send(delegator, Confirm(notify.publication.id, notify.delegation))
+            return None
+        # Refused for want of room: the delegator asks again later.
+        return self._open(key, notify.publication, notify.scope, notify.hops, now_ms)
+
+    def _open(
+        self, key: TaskKey, publication: Publication, scope: Scope, hops: int, now_ms: int
+    ) -> Task | None:
+        if len(self._tasks) >= self._settings.tasks_max:
+            return None
+        task = Task(key, publication, scope, hops, now_ms)
+        self._tasks[key] = task
+        return task
+
+    def delegate(self, task: Task, peer: PeerId, scope: Scope, now_ms: int) -> None:
+        """Let the peer serve a part of the task's scope."""
+        self._numbers += 1
+        pause_ms = self._settings.retry_ms
+        self._owners[self._numbers] = task
+        task.parts[self._numbers] = Part(peer, scope, now_ms + pause_ms, pause_ms)
+        self._send(peer, Notify(task.publication, scope, task.hops + 1, self._numbers))
+
+    # --- what becomes of them ------------------------------------------------------------------
+
+    def on_confirm(self, peer: PeerId, confirm: Confirm, now_ms: int) -> None:
+        """A part is served; the confirmation of a part that was delegated anew is no news."""
+        task = self._owners.get(confirm.delegation)
+        if task is None:
+            return
+        part = task.parts[confirm.delegation]
+        if part.peer != peer:
+            return
+        self._close_part(task, confirm.delegation)
+        task.failure = task.failure or confirm.failure
+        self.check(task, now_ms)
+
+    def on_home_stored(self, task: Task, now_ms: int) -> None:
+        """What the task was to bring home is on disk."""
+        task.waits_for_home = False
+        self.check(task, now_ms)
+
+    def check(self, task: Task, now_ms: int) -> None:
+        """Finish the task if nothing is missing any more."""
+        if task.waits_for_home or task.parts or task.key not in self._tasks:
+            return
+        del self._tasks[task.key]
+        delegator, number = task.key
+        if delegator is None:
+            self._finished(task)
+            return
+        if not task.failure:
+            self._done.add(task.key, now_ms)
+        self._send(delegator, Confirm(task.publication.id, number, task.failure))
+
+    def _close_part(self, task: Task, number: int) -> None:
+        del task.parts[number]
+        del self._owners[number]
+
+    # --- when links fail -----------------------------------------------------------------------
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """Parts of the peer are nobody's until `redelegate`; tasks from it are nobody's wish."""
+        for task in list(self._tasks.values()):
+            if task.key[0] == peer:
+                self._abandon(task)
+                continue
+            for part in task.parts.values():
+                if part.peer == peer:
+                    part.peer = None
+
+    def _abandon(self, task: Task) -> None:
+        # The delegator's side delegates the scope anew; what is under way here goes on unasked.
+        for number in list(task.parts):
+            self._close_part(task, number)
+        del self._tasks[task.key]
+
+    def redelegate(self, now_ms: int) -> None:
+        """Spread what is nobody's among the present edges."""
+        for task in list(self._tasks.values()):
+            orphans = [number for number, part in task.parts.items() if part.peer is None]
+            for number in orphans:
+                scope = task.parts[number].scope
+                self._close_part(task, number)
+                self._spread(task, scope, now_ms)
+            if orphans:
+                self.check(task, now_ms)
+
+    def on_retry(self, now_ms: int, *, linked: Callable[[PeerId], bool]) -> None:
+        """Repeat the parts whose confirmation is overdue; give up tasks that are too old."""
+        for task in list(self._tasks.values()):
+            if now_ms - task.began_ms > self._settings.give_up_ms:
+                self._give_up(task)
+                continue
+            for number, part in task.parts.items():
+                if part.peer is None or part.due_ms > now_ms or not linked(part.peer):
+                    continue
+                part.pause_ms = min(2 * part.pause_ms, self._settings.retry_ms_max)
+                part.due_ms = now_ms + part.pause_ms
+                self._send(part.peer, Notify(task.publication, part.scope, task.hops + 1, number))
+
+    def _give_up(self, task: Task) -> None:
+        waiting = sorted({str(part.peer) for part in task.parts.values()})
+        task.failure = f"not confirmed in time by {', '.join(waiting) or 'the disk of this node'}"
+        self._abandon(task)
+        if task.key[0] is None:
+            self._finished(task)

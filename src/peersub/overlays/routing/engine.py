@@ -1,0 +1,410 @@
+"""`RoutingEngine`: the generalised routing algorithm over a topology (sections 3.1, 4.3, 5).
+
+It ties together what a node of such a network does: its home (subscriptions, handing over once),
+the filters on its edges (`maintenance`), the parts it owes a confirmation for (`delegations`), and
+the routing of notifications itself. Of the network it knows a `Topology` and nothing else.
+
+Publishing (section 4.3): an event enters with a scope, the whole network for a publisher. If this
+node lies in the scope, its subscribers get the event; each part of the scope goes to the edge that
+serves it, if a filter on that edge wants the event. Parts are disjoint, so nobody gets an event
+twice, however old a table is; a doubled message is recognised by the event's identifier.
+
+Departures from the paper: a scope need not begin at the node that serves it, because a part whose
+peer has died is delegated anew, as it is, to whoever is responsible now; and a node outside of the
+scope passes such an event on without taking it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.causes import (
+    Cause,
+    ConsumerAcked,
+    Persisted,
+    Publish,
+    Restored,
+    Subscribe,
+    Timer,
+    TimerFired,
+    Unsubscribe,
+)
+from peersub.overlays.core.effects import (
+    Drop,
+    Effect,
+    PublishCompleted,
+    PublishFailed,
+    Send,
+    SetTimer,
+    SubscriptionReady,
+)
+from peersub.overlays.core.history import History
+from peersub.overlays.core.home import Home, HomeSettings
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.records import Record
+from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Task, TaskKey
+from peersub.overlays.routing.maintenance import FilterMaintenance, MaintenanceSettings
+from peersub.overlays.routing.messages import (
+    Confirm,
+    FilterConfirmed,
+    FilterMismatch,
+    FilterUpdate,
+    Notify,
+    ResponsibilityChange,
+)
+from peersub.overlays.routing.rows import Rows
+from peersub.overlays.routing.topology import Scope, Topology
+
+__all__ = ["RoutingEngine", "RoutingSettings"]
+
+_RETRY = Timer("routing/retry")
+_FLUSH = Timer("routing/flush")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """What the routing algorithm remembers, repeats and promises."""
+
+    promise_at_least_once: bool = True
+    replay_horizon_ms: int = 120_000
+    """How long a publisher's acknowledged events are kept to be replayed after a split."""
+    replay_events_max: int = 1_024
+    home: HomeSettings = field(default_factory=HomeSettings)
+    delegations: DelegationSettings = field(default_factory=DelegationSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+
+
+class RoutingEngine:
+    """What a peer of `tree` or `chord` is, apart from the shape of its network.
+
+    Args:
+        me: the peer.
+        topology: the shape; when it changes, `edges_changed` must be called.
+        settings: bounds and promises.
+        on_control: takes the control notifications that the filters set by `set_control` want.
+    """
+
+    def __init__(
+        self,
+        me: PeerId,
+        topology: Topology,
+        settings: RoutingSettings,
+        on_control: Callable[[Publication, int], None] | None = None,
+    ) -> None:
+        self.me = me
+        self.settings = settings
+        self._topology = topology
+        self._on_control = on_control
+        self._out = Outbox()
+        self.home = Home(settings.home, self._out.emit)
+        self.maintenance = FilterMaintenance(me, topology, settings.maintenance)
+        self.delegations = Delegations(
+            settings.delegations, self._out.send, self._spread_task, self._on_published
+        )
+        self._linked: dict[PeerId, None] = {}
+        self._control: dict[str, Filter] = {}
+        self._stored_subscriptions: dict[str, None] = {}
+        self._told_ready: dict[str, None] = {}
+        self._published: History[str] = History(
+            settings.replay_events_max, settings.replay_horizon_ms
+        )
+        self._replayable: dict[str, Publication] = {}
+        self._replays: dict[TaskKey, None] = {}
+        self._retrying = False
+        self._redelegate = False
+
+    # --- causes --------------------------------------------------------------------------------
+
+    def handle_cause(self, cause: Cause, now_ms: int) -> bool:
+        """Take in what concerns events and subscriptions; False if it is the topology's."""
+        match cause:
+            case Publish(publications):
+                for publication in publications:
+                    self._publish(publication, now_ms)
+            case Subscribe(name, wanted):
+                self._subscribe(name, wanted)
+            case Unsubscribe(name):
+                self._unsubscribe(name)
+            case Persisted(token):
+                self.home.on_persisted(token)
+            case Restored(records):
+                self._restore(records, now_ms)
+            case ConsumerAcked():
+                pass
+            case TimerFired(timer) if timer == _RETRY:
+                self._retrying = False
+                self.delegations.on_retry(now_ms, linked=self._linked.__contains__)
+            case TimerFired(timer) if timer == _FLUSH:
+                self.maintenance.on_timer()
+            case _:
+                return False
+        return True
+
+    def on_message(self, peer: PeerId, message: Message, now_ms: int) -> bool:
+        """Take in a message of the routing algorithm; False if it is another's."""
+        match message:
+            case Notify():
+                self._on_notify(peer, message, now_ms)
+            case Confirm():
+                self.delegations.on_confirm(peer, message, now_ms)
+            case FilterUpdate():
+                self.maintenance.on_filter_update(peer, message)
+            case FilterConfirmed():
+                self.maintenance.on_filter_confirmed(peer, message)
+            case FilterMismatch():
+                self.maintenance.on_filter_mismatch(peer, message)
+            case ResponsibilityChange():
+                self.maintenance.on_responsibility_change(peer, message)
+            case _:
+                return False
+        return True
+
+    def flush(self, now_ms: int) -> list[Effect]:
+        """All effects since the last time; work that several causes share is done here, once."""
+        if self._redelegate:
+            self._redelegate = False
+            self.delegations.redelegate(now_ms)
+        for effect in self.maintenance.flush(now_ms):
+            match effect:
+                case Send(peer, messages):
+                    for message in messages:
+                        self._out.send(peer, message)
+                case SubscriptionReady(name):
+                    self._told_ready[name] = None
+                    self._say_ready(name)
+                case _:
+                    self._out.emit(effect)
+        if len(self.delegations) and not self._retrying:
+            self._retrying = True
+            self._out.emit(SetTimer(_RETRY, self.settings.delegations.retry_ms))
+        return self._out.take()
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect, in order."""
+        self._out.emit(effect)
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        """Add a message to a linked peer, in order."""
+        self._out.send(peer, message)
+
+    # --- links and topology --------------------------------------------------------------------
+
+    def peer_connected(self, peer: PeerId) -> None:
+        """A link to the peer is up."""
+        self._linked[peer] = None
+        self.maintenance.peer_connected(peer)
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """The peer cannot be reached any more. The topology says next who takes its place."""
+        if self._linked.pop(peer, ...) is ...:
+            return
+        self._out.forget(peer)
+        self.maintenance.publisher_lost(peer)
+        self.delegations.peer_gone(peer)
+        self._redelegate = True
+
+    def edges_changed(
+        self,
+        heirs: Mapping[PeerId, PeerId | None],
+        copies: Mapping[PeerId, PeerId | None],
+    ) -> None:
+        """The topology changed: lost edges and their heirs, new ones and whose rows they copy."""
+        self.maintenance.edges_changed(heirs, copies)
+        self._redelegate = True
+
+    def publishers(self) -> Mapping[PeerId, Scope]:
+        """Who holds this peer responsible, and for what."""
+        return self.maintenance.publishers()
+
+    def is_linked(self, peer: PeerId) -> bool:
+        """Whether messages can be sent to the peer."""
+        return peer in self._linked
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def _subscribe(self, name: str, wanted: Filter) -> None:
+        if not self.home.subscribe(name, wanted, lambda: self._on_subscription_stored(name)):
+            self._out.emit(Drop(f"the subscription {name} exists already, or there are too many"))
+            return
+        self.maintenance.subscribe(name, wanted)
+
+    def _on_subscription_stored(self, name: str) -> None:
+        if name in self.home.subscriptions:
+            self._stored_subscriptions[name] = None
+            self._say_ready(name)
+
+    def _say_ready(self, name: str) -> None:
+        """Ready: on disk here, and confirmed by everyone whose events must find the way."""
+        if name in self._told_ready and name in self._stored_subscriptions:
+            self._out.emit(SubscriptionReady(name))
+
+    def _unsubscribe(self, name: str) -> None:
+        if self.home.unsubscribe(name):
+            self._stored_subscriptions.pop(name, None)
+            self._told_ready.pop(name, None)
+            self.maintenance.unsubscribe(name)
+
+    def _restore(self, records: tuple[Record, ...], now_ms: int) -> None:
+        self.home.restore(records, now_ms)
+        for name, wanted in self.home.subscriptions.items():
+            self._stored_subscriptions[name] = None
+            self.maintenance.subscribe(name, wanted)
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _publish(self, publication: Publication, now_ms: int) -> None:
+        scope = self._topology.whole()
+        if publication.delivery is Delivery.BEST_EFFORT:
+            if self.home.see(publication.id, now_ms):
+                self._route(publication, scope, 0, None)
+            self._out.emit(PublishCompleted(publication.id))
+            return
+        if not self.settings.promise_at_least_once:
+            reason = "this overlay promises best effort only: use chord for at-least-once"
+            self._out.emit(PublishFailed(publication.id, reason))
+            return
+        self._keep_for_replay(publication, now_ms)
+        task = self.delegations.own(publication, scope, now_ms)
+        if task is None:
+            reason = "too many publications are unconfirmed: wait for some to complete"
+            self._out.emit(PublishFailed(publication.id, reason))
+            return
+        self._serve(task, scope, now_ms)
+
+    def _on_published(self, task: Task) -> None:
+        """A task of this node's publishers has ended."""
+        event_id = task.publication.id
+        if task.key in self._replays:
+            del self._replays[task.key]
+        elif task.failure:
+            self._out.emit(PublishFailed(event_id, task.failure))
+        else:
+            self._out.emit(PublishCompleted(event_id))
+
+    def _on_notify(self, peer: PeerId, message: Notify, now_ms: int) -> None:
+        publication = message.publication
+        complaint = self._topology.parse_scope(message.scope)
+        if complaint is None and not publication.is_sound:
+            complaint = "its attributes cannot be read"
+        if complaint is not None:
+            self._out.emit(Drop(complaint, publication.id, peer))
+            return
+        if message.delegation:
+            task = self.delegations.take_on(peer, message, now_ms)
+            if task is None:
+                self._out.emit(Drop("is being served, or was", publication.id, peer))
+            else:
+                self._serve(task, message.scope, now_ms)
+        elif not self.home.see(publication.id, now_ms):
+            self._out.emit(Drop("seen before", publication.id, peer))
+        elif message.control:
+            self._route_control(message, peer, now_ms)
+        else:
+            self._route(publication, message.scope, message.hops, peer)
+
+    def _route(
+        self, publication: Publication, scope: Scope, hops: int, sender: PeerId | None
+    ) -> None:
+        """Serve the scope, best effort."""
+        if self._topology.holds_me(scope):
+            self.home.hand_over(publication, hops)
+        for peer, part in self._topology.parts(scope, sender):
+            if self.maintenance.matches(peer, publication, part):
+                self._out.send(peer, Notify(publication, part, hops + 1))
+
+    def _serve(self, task: Task, scope: Scope, now_ms: int) -> None:
+        """Serve the scope, and wait until all of it is served."""
+        if self._topology.holds_me(scope):
+            task.waits_for_home = self.home.store(
+                task.publication,
+                task.hops,
+                now_ms,
+                lambda: self.delegations.on_home_stored(task, now_ms),
+            )
+        self._spread_task(task, scope, now_ms)
+        self.delegations.check(task, now_ms)
+
+    def _spread_task(self, task: Task, scope: Scope, now_ms: int) -> None:
+        for peer, part in self._topology.parts(scope, None):
+            if self.maintenance.matches(peer, task.publication, part):
+                self.delegations.delegate(task, peer, part, now_ms)
+
+    # --- control notifications and replay ------------------------------------------------------
+
+    def set_control(self, name: str, wanted: Filter | None) -> None:
+        """The control notifications that this peer wants under a reserved name."""
+        if wanted is None:
+            self._control.pop(name, None)
+        else:
+            self._control[name] = wanted
+        self.maintenance.set_control(name, wanted)
+
+    def publish_control(self, name: str, publication: Publication, now_ms: int) -> None:
+        """Publish a control notification: an ordinary one, for the overlay's own filters."""
+        if self.home.see(publication.id, now_ms):
+            notify = Notify(publication, self._topology.whole(), 0, control=name)
+            self._route_control(notify, None, now_ms)
+
+    def _route_control(self, notify: Notify, sender: PeerId | None, now_ms: int) -> None:
+        publication, control = notify.publication, notify.control
+        wanted = self._control.get(control)
+        mine = self._topology.holds_me(notify.scope)
+        if mine and wanted is not None and publication.matches(wanted) and self._on_control:
+            self._on_control(publication, now_ms)
+        for peer, part in self._topology.parts(notify.scope, sender):
+            if self.maintenance.matches(peer, publication, part, control):
+                self._out.send(peer, Notify(publication, part, notify.hops + 1, control=control))
+
+    def replay(self, now_ms: int) -> None:
+        """Publish the acknowledged events of the last while again: a split has healed."""
+        self._forget_replayable(now_ms)
+        for publication in list(self._replayable.values()):
+            task = self.delegations.own(publication, self._topology.whole(), now_ms)
+            if task is not None:
+                self._replays[task.key] = None
+                self._serve(task, self._topology.whole(), now_ms)
+
+    def _keep_for_replay(self, publication: Publication, now_ms: int) -> None:
+        self._published.add(publication.id, now_ms)
+        self._replayable[publication.id] = publication
+        self._forget_replayable(now_ms)
+
+    def _forget_replayable(self, now_ms: int) -> None:
+        self._published.forget(now_ms)
+        for event_id in list(self._replayable):
+            if event_id in self._published:
+                break
+            del self._replayable[event_id]
+
+    # --- a start in a state that is set --------------------------------------------------------
+
+    def install(
+        self,
+        *,
+        told: Mapping[PeerId, Rows],
+        sent: Mapping[PeerId, tuple[Scope, Rows]],
+        connected: Iterable[PeerId],
+    ) -> None:
+        """Be in the state that joins and subscribes would have led to (`maintenance`)."""
+        links = list(connected)
+        self._linked = dict.fromkeys(links)
+        self.maintenance.install_converged(told=told, sent=sent, connected=links)
+        for name in self.home.subscriptions:
+            self._stored_subscriptions[name] = None
+            self._told_ready[name] = None
+
+    # --- for people and checkers ---------------------------------------------------------------
+
+    def describe(self) -> Mapping[str, Any]:
+        """The state as plain values."""
+        return {
+            "filters": self.maintenance.describe(),
+            "subscriptions": sorted(self.home.subscriptions),
+            "unfinished_tasks": len(self.delegations),
+        }

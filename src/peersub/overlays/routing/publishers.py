@@ -1,0 +1,89 @@
+"""`Publisher`: what one peer that publishes through this one has been told, and what is new for it.
+
+Rows travel as changes (digest row 14, decision 10 of the design): numbered, with the digest of the
+result, in chunks that are bounded in rows and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from peersub.overlays.routing.messages import Entry, FilterUpdate
+from peersub.overlays.routing.rows import NO_ROWS, Change, Rows, WireSizes
+from peersub.overlays.routing.topology import NOWHERE, Scope
+
+__all__ = ["BYTES_PER_UPDATE_MAX", "ROWS_PER_UPDATE_MAX", "Publisher"]
+
+ROWS_PER_UPDATE_MAX: Final = 256
+"""Rows to add, and keys to remove, in one message."""
+BYTES_PER_UPDATE_MAX: Final = 131_072
+"""About the bytes of the rows in one message; a single row may have more."""
+
+
+class Publisher:
+    """A peer that holds this one responsible for a scope."""
+
+    __slots__ = ("confirmed", "is_whole_due", "number", "scope", "sent", "version")
+
+    def __init__(self) -> None:
+        self.scope: Scope = NOWHERE
+        self.version = 0
+        """The responsibility, as the publisher numbers it."""
+        self.sent = NO_ROWS
+        self.number = 0
+        """The last update."""
+        self.confirmed = 0
+        """The last update that is confirmed; all before it are."""
+        self.is_whole_due = True
+        """Whether the next update has to be the whole table."""
+
+    @classmethod
+    def converged(cls, scope: Scope, rows: Rows) -> Publisher:
+        """A publisher that has been told everything, and has confirmed it."""
+        publisher = cls()
+        publisher.scope, publisher.sent, publisher.version = scope, rows, 1
+        publisher.number = publisher.confirmed = 1
+        publisher.is_whole_due = False
+        return publisher
+
+    def updates_to(self, rows: Rows, sizes: WireSizes, *, is_answer: bool) -> list[FilterUpdate]:
+        """The messages that tell these rows; none if they are known, unless it is an answer."""
+        is_whole, sent = self.is_whole_due, self.sent
+        self.sent, self.is_whole_due = rows, False
+        change = (rows.wire_entries(), ()) if is_whole else sent.change_to(rows)
+        if not is_answer and not any(change):
+            return []
+        self.number += 1
+        digest = rows.digest
+        chunks = list(_chunks(change, sizes))
+        return [
+            FilterUpdate(
+                self.number,
+                self.version,
+                added,
+                removed,
+                digest,
+                first=is_whole and place == 0,
+                last=place == len(chunks) - 1,
+            )
+            for place, (added, removed) in enumerate(chunks)
+        ]
+
+
+def _chunks(change: Change, sizes: WireSizes) -> Iterator[Change]:
+    """A change in parts that fit into a message each; an empty one is one part."""
+    added, removed = change
+    rows: list[Entry] = []
+    size = 0
+    for entry in added:
+        cost = sizes.of_entry(entry)
+        if rows and (len(rows) == ROWS_PER_UPDATE_MAX or size + cost > BYTES_PER_UPDATE_MAX):
+            yield tuple(rows), ()
+            rows, size = [], 0
+        rows.append(entry)
+        size += cost
+    while len(removed) > ROWS_PER_UPDATE_MAX:
+        yield (), removed[:ROWS_PER_UPDATE_MAX]
+        removed = removed[ROWS_PER_UPDATE_MAX:]
+    yield tuple(rows), removed

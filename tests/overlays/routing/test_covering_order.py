@@ -1,0 +1,86 @@
+"""The covering order against asking each pair."""
+
+import gc
+from random import Random
+
+import pytest
+
+from overlays.routing.wishes import any_wish, wish
+from peersub.filters.filter import Filter
+from peersub.overlays.routing import covering_order
+from peersub.overlays.routing.covering_order import CoveringOrder
+
+
+class Holder:
+    def __init__(self, order):
+        self.held = {}
+        order.add_user(self)
+
+    def digests(self):
+        return self.held
+
+
+def is_above(general, specific):
+    return general.covers(specific) and (
+        not specific.covers(general) or general.digest < specific.digest
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("make", [wish, any_wish])
+def test_the_order_is_covering(seed, make):
+    random = Random(seed)
+    order = CoveringOrder()
+    holder = Holder(order)
+    filters = {}
+    for _ in range(40):
+        wanted = make(random)
+        filters[wanted.digest] = wanted
+        holder.held[wanted.digest] = None
+        order.node(wanted)
+    for specific in filters.values():
+        above = order.node(specific).above
+        expected = {d for d, g in filters.items() if g != specific and is_above(g, specific)}
+        # An edge is left out only where it would close a circle.
+        assert set(above) <= expected
+        if make is wish:
+            assert set(above) == expected
+        for digest in above:
+            assert specific.digest in order.node(filters[digest]).below
+
+
+def test_a_circle_of_unproven_equals_stays_open(monkeypatch):
+    """Three filters that match the same, of which only a circle of coverings is proven."""
+    order = CoveringOrder()
+    one, two, three = (Filter(f"a LIKE '%{text}%'") for text in ("x", "y", "z"))
+    proven = {(one.digest, two.digest), (two.digest, three.digest), (three.digest, one.digest)}
+    monkeypatch.setattr(
+        covering_order.OrderNode,
+        "covers",
+        lambda self, other: (self.digest, other.digest) in proven,
+    )
+    nodes = [order.node(wanted) for wanted in (one, two, three)]
+    assert min(len(node.above) for node in nodes) == 0, "somebody is left to stand for all"
+    assert sum(len(node.above) for node in nodes) == 2
+
+
+def test_what_nobody_holds_is_swept_out(monkeypatch):
+    monkeypatch.setattr(covering_order, "IDLE_MAX", 16)
+    order = CoveringOrder()
+    holder, gone = Holder(order), Holder(order)
+    wide = Filter("a > 0")
+    holder.held[wide.digest] = None
+    order.node(wide)
+    for number in range(200):
+        wanted = Filter(f"a > {number + 1}")
+        gone.held[wanted.digest] = None
+        order.node(wanted)
+    assert len(order) == 201
+    del gone
+    gc.collect()
+    for number in range(500):
+        order.node(Filter(f"a > {number + 1000}"))
+    assert len(order) < 100
+    below = order.node(wide).below
+    assert all(digest in below for digest in (Filter("a > 1499").digest,))
+    assert Filter("a > 5").digest not in below
