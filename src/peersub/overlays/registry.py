@@ -1,0 +1,101 @@
+"""The overlays that there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.protocol import Overlay
+from peersub.overlays.settings import SettingsError, settings_from
+
+__all__ = ["OVERLAYS", "OverlayKind", "make_overlay", "overlay_kind"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayKind:
+    """Where an overlay lives. Its modules are loaded when it is first used.
+
+    Beside the peer, the overlay's folder may have `converged` (the state that joins and subscribes
+    would reach) and `invariants` (what checkers ask).
+    """
+
+    name: str
+    summary: str
+    peer: str
+    settings: str
+    promises_at_least_once: bool = False
+
+    @property
+    def settings_class(self) -> type:
+        """The dataclass of its settings."""
+        settings: type = _load(f"peersub.overlays.{self.name}", self.settings)
+        return settings
+
+    def make(self, me: PeerId, seed: int, settings: Any) -> Overlay:
+        """A peer of the overlay."""
+        peer: Callable[..., Overlay] = _load(f"peersub.overlays.{self.name}", self.peer)
+        return peer(me, settings, seed)
+
+    def part(self, module: str) -> Any | None:
+        """A module of the overlay's folder, such as `converged`, if it has one."""
+        name = f"peersub.overlays.{self.name}.{module}"
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            return None
+
+
+def _load(package: str, place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{package}.{module}"), name)
+
+
+OVERLAYS: dict[str, OverlayKind] = {
+    kind.name: kind
+    for kind in (
+        OverlayKind(
+            "chord",
+            "filters over a Chord graph: each node is the root of its own tree (Rebeca 2003)",
+            "peer:ChordPeer",
+            "settings:ChordSettings",
+            promises_at_least_once=True,
+        ),
+        OverlayKind(
+            "tree",
+            "one covering broker tree, as Rebeca and Siena have it",
+            "peer:TreePeer",
+            "peer:TreeSettings",
+        ),
+        OverlayKind(
+            "flood",
+            "every event to every neighbour",
+            "peer:FloodPeer",
+            "peer:FloodSettings",
+        ),
+    )
+}
+
+
+def overlay_kind(name: str) -> OverlayKind:
+    """The overlay of this name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    kind = OVERLAYS.get(name)
+    if kind is None:
+        raise SettingsError(f"there is no overlay {name!r}; there are: {', '.join(OVERLAYS)}")
+    return kind
+
+
+def make_overlay(
+    name: str, me: PeerId, seed: int, settings: Mapping[str, object] | None = None
+) -> Overlay:
+    """A peer of an overlay, with settings by flat names."""
+    kind = overlay_kind(name)
+    return kind.make(me, seed, settings_from(kind.settings_class, settings or {}))
