@@ -1,0 +1,146 @@
+"""The state that joins, subscribes and stabilisation lead to, set at once.
+
+All keys are known here, so fingers, successor lists and links follow from the definitions. The rows
+on the edges are the fixpoint of section 4.4: labels fall along every chain of updates, so the edges
+are worked out from the largest label to the smallest, each from edges that are done. Sender and
+receiver, and publishers that are served by the same edges, share the rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+from peersub.filters.filter import Filter
+from peersub.overlays.chord.joining import key_of
+from peersub.overlays.chord.messages import RingMember
+from peersub.overlays.chord.peer import ChordPeer
+from peersub.overlays.chord.topology import ChordTopology, list_length
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.routing.combination import Combination
+from peersub.overlays.routing.rows import Rows
+
+__all__ = ["Tables", "converge", "fixpoint", "ideal_topology"]
+
+Tables = dict[PeerId, dict[PeerId, Rows]]
+"""Per peer u and edge u -> v the rows on it."""
+
+KEY_ATTEMPTS_MAX = 1_000_000
+LIST_MAX = 256
+"""More entries than any successor list has."""
+
+
+def converge(peers: Sequence[ChordPeer], subscriptions: Mapping[str, Mapping[str, Filter]]) -> None:
+    """Make the peers one ring, with these subscriptions by node and name, ready."""
+    if not peers:
+        return
+    ring = _placed(peers)
+    links, horizons = _links(peers, ring)
+    strategy = peers[0].engine.maintenance.strategy
+    for place, (peer, member) in enumerate(zip(peers, ring, strict=True)):
+        # What one peer has found out about filters serves all that live in one process.
+        peer.engine.maintenance.strategy = strategy
+        peer.install(member.key, [ring[other] for other in links[place]], horizons[place])
+        given = subscriptions.get(peer.me.node, {})
+        peer.engine.home.install(given)
+        for name, wanted in given.items():
+            peer.engine.maintenance.subscribe(name, wanted)
+    tables = fixpoint(peers)
+    sent: dict[PeerId, dict[PeerId, tuple[tuple[int, ...], Rows]]] = {p.me: {} for p in peers}
+    for peer in peers:
+        for edge, rows in tables[peer.me].items():
+            sent[edge][peer.me] = (peer.topology.scope_of(edge), rows)
+    for peer in peers:
+        peer.engine.install(
+            told=tables[peer.me], sent=sent[peer.me], connected=list(peer.ring.links)
+        )
+
+
+def _placed(peers: Sequence[ChordPeer]) -> list[RingMember]:
+    """Where each stands: whoever finds a key taken tries the next, in the order of the list."""
+    taken: dict[int, None] = {}
+    placed: list[RingMember] = []
+    for peer in peers:
+        for attempt in range(KEY_ATTEMPTS_MAX):
+            key = key_of(peer.me.node, peer.seed, peer.settings, attempt)
+            if key not in taken:
+                break
+        else:
+            raise ValueError(f"no key of {peer.settings.size} is left for {peer.me}")
+        taken[key] = None
+        placed.append(RingMember(key, peer.me))
+    return placed
+
+
+def _links(
+    peers: Sequence[ChordPeer], ring: Sequence[RingMember]
+) -> tuple[list[dict[int, None]], list[int]]:
+    """Per peer those it is linked to, from either side, and how far its successor list goes."""
+    clockwise = sorted(range(len(ring)), key=lambda place: ring[place].key)
+    keys = [ring[place].key for place in clockwise]
+    links: list[dict[int, None]] = [{} for _ in ring]
+    horizons = [0] * len(ring)
+    for turn, place in enumerate(clockwise):
+        following = _following(peers[place], turn, keys)
+        if following:
+            last = (keys[following[-1]] - keys[turn]) % peers[place].settings.size
+            is_whole = len(following) == len(keys) - 1
+            horizons[place] = peers[place].settings.size if is_whole else last
+        for other in (*_fingers(peers[place], turn, keys), *following):
+            links[place][clockwise[other]] = None
+            links[clockwise[other]][place] = None
+    return links, horizons
+
+
+def _fingers(peer: ChordPeer, turn: int, keys: list[int]) -> Iterable[int]:
+    """The fingers of the peer whose turn it is, clockwise, by their turns."""
+    count, size, key = len(keys), peer.settings.size, keys[turn]
+    for k in range(1, peer.settings.key_bits + 1):
+        place = bisect_left(keys, (key + (size >> k)) % size) % count
+        # The first node there may stand beyond the peer itself: then there is no such finger.
+        if (keys[place] - key) % size >= size >> k:
+            yield place
+        if place == (turn + 1) % count:
+            return
+
+
+def _following(peer: ChordPeer, turn: int, keys: list[int]) -> list[int]:
+    """The successor list of the peer whose turn it is, by their turns."""
+    count, size, key = len(keys), peer.settings.size, keys[turn]
+    near = [(turn + step) % count for step in range(1, min(LIST_MAX, count - 1) + 1)]
+    offsets = [(keys[place] - key) % size for place in near]
+    length = peer.settings.successors or list_length(offsets, size)
+    return near[:length]
+
+
+def ideal_topology(peer: ChordPeer, ring: Iterable[RingMember]) -> ChordTopology:
+    """The topology of a peer that knows the whole ring."""
+    topology = ChordTopology(peer.me, peer.key, peer.settings.key_bits)
+    topology.know(member for member in ring if member.peer != peer.me)
+    return topology
+
+
+def fixpoint(peers: Sequence[ChordPeer]) -> Tables:
+    """The rows that belong on each edge, given the topologies and the local filters as they are."""
+    by_name = {peer.me: peer for peer in peers}
+    combinations: dict[PeerId, Combination] = {}
+    for peer in peers:
+        maintenance = peer.engine.maintenance
+        exact = maintenance.settings.strategy.exact_reach
+        combination = maintenance.strategy.combination(peer.topology if exact else None)
+        combination.replace(None, maintenance.local_rows())
+        combinations[peer.me] = combination
+    by_label: dict[int, list[tuple[ChordPeer, PeerId]]] = {}
+    for peer in peers:
+        for edge in peer.topology.fingers():
+            by_label.setdefault(edge.label, []).append((peer, edge.peer))
+    tables: Tables = {peer.me: {} for peer in peers}
+    for label in sorted(by_label, reverse=True):
+        for publisher, me in by_label[label]:
+            scope = publisher.topology.scope_of(me)
+            served = by_name[me].topology.serves(publisher.me, scope)
+            tables[publisher.me][me] = combinations[me].rows(served, scope)
+        # Labels fall strictly: no edge of this label depends on another one of it.
+        for publisher, me in by_label[label]:
+            combinations[publisher.me].replace(me, tables[publisher.me][me])
+    return tables

@@ -1,0 +1,237 @@
+"""Rings that were one and are two: finding each other again, and merging.
+
+The paper leaves network splits to the applications. After one, each side repairs its own ring, and
+no stabilisation ever crosses. So a peer remembers the members it lost (`former`, for
+`former_peers_horizon_ms`) and tries to reach some of them every `probe_ms`.
+
+When a former peer f answers, the question is whether it is in the same ring: the key of f is looked
+up. If f itself answers, it is. If someone else does, two rings meet:
+
+1. Both sides publish `rings-meet` in their rings, with the other as the contact.
+2. Every node asks the contact for the node that follows it in the other ring, and links to that
+   node and its neighbourhood as far as it has a use for them: so it knows the members around it of
+   both rings, and its successor is right. Stabilisation does the rest.
+3. A node whose successor changed by this waits until nothing has changed for `merge_settle_ms`, and
+   up to as long again; then it publishes `ring-merged`, unless another node has meanwhile. Whoever
+   hears of it locates its fingers anew and publishes its acknowledged events of the last while
+   again; those who have them already notice (`home`). After the last change of any successor, a
+   `ring-merged` follows.
+
+A node that has heard of a meeting probes nobody until it is over, so that a healed split leads to a
+few meetings and not to one per pair of former peers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peersub.overlays.chord.locating import QUESTION_MERGE, QUESTION_VERIFY, Locating
+from peersub.overlays.chord.messages import Located, LookupRequest, RingMember, RingsMeet
+from peersub.overlays.chord.ring import Link, Ring
+from peersub.overlays.chord.stabilising import Stabilising
+from peersub.overlays.core.causes import Timer
+from peersub.overlays.core.draws import draw_below
+from peersub.overlays.core.effects import SetTimer
+from peersub.overlays.core.history import History
+from peersub.overlays.core.identity import PeerId
+
+__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "RINGS_MEET", "RING_MERGED", "Splits"]
+
+PROBE = Timer("chord/probe")
+MERGE = Timer("chord/merge")
+RINGS_MEET = "rings-meet"
+RING_MERGED = "ring-merged"
+
+FORMER_PEERS_MAX = 64
+"""Former peers that are remembered: the ones lost last."""
+PROBES_MAX = 8
+"""Former peers that are tried at a time."""
+MEETINGS_MAX = 256
+"""Meetings whose repetition is noticed."""
+MERGE_PATIENCE = 16
+"""For how many times `merge_settle_ms` after a meeting a new successor counts as its result."""
+MERGE_ATTEMPTS_MAX = 3
+"""How often a node asks a contact who follows it in the other ring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """A member that was lost."""
+
+    member: RingMember
+    until_ms: int
+
+
+class Splits:
+    """What one member does about splits."""
+
+    def __init__(self, ring: Ring, locating: Locating, stabilising: Stabilising, seed: int) -> None:
+        self._ring = ring
+        self._engine = ring.engine
+        self._locating = locating
+        self._stabilising = stabilising
+        self._seed = seed
+        self.former: dict[str, Former] = {}
+        self._is_waiting = False
+        self._probes = 0
+        self._questions = 0
+        self._verifying: dict[int, RingMember] = {}
+        """Former peers that answered, by the question that was asked about each."""
+        horizon_ms = ring.settings.former_peers_horizon_ms
+        self._meetings: History[str] = History(MEETINGS_MAX, max(1, horizon_ms))
+        self._contacts: dict[str, int] = {}
+        """Nodes of another ring that were asked who follows this one there, and how often."""
+        self._busy_until_ms = 0
+        self._merging_until_ms = -1
+        self._seen_successor: RingMember | None = None
+        self._changed_ms = -1
+        self._news_ms = -1
+
+    # --- former peers --------------------------------------------------------------------------
+
+    def remember(self, link: Link, now_ms: int) -> None:
+        """A member was lost, and did not take leave."""
+        if link.key is None or not self._ring.settings.probe_ms:
+            return
+        until_ms = now_ms + self._ring.settings.former_peers_horizon_ms
+        self.former.pop(link.peer.node, None)
+        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), until_ms)
+        while len(self.former) > FORMER_PEERS_MAX:
+            del self.former[next(iter(self.former))]
+        self.probe_later()
+
+    def forget(self, node: str) -> None:
+        """The node is one of this ring, or has begun a new life."""
+        self.former.pop(node, None)
+
+    def probe_later(self) -> None:
+        """Try a former peer after a while."""
+        if self._is_waiting or not self.former or not self._ring.is_member:
+            return
+        self._is_waiting = True
+        self._probes += 1
+        period_ms, me = self._ring.settings.probe_ms, self._ring.me
+        about = (me.node, me.incarnation, self._probes)
+        late_ms = draw_below(period_ms, self._seed, "probe", *about)
+        self._engine.emit(SetTimer(PROBE, period_ms + late_ms))
+
+    def on_probe_timer(self, now_ms: int) -> None:
+        """Try the former peers whose turn it is."""
+        self._is_waiting = False
+        for node in [node for node, former in self.former.items() if former.until_ms <= now_ms]:
+            del self.former[node]
+        if now_ms >= self._busy_until_ms:
+            for node in list(self.former)[:PROBES_MAX]:
+                # To the end of the queue.
+                self.former[node] = self.former.pop(node)
+                linked = self._ring.linked(node)
+                if linked is None:
+                    self._ring.reach(node, present=False)
+                else:
+                    self.on_connected(linked, now_ms)
+        self.probe_later()
+
+    def on_connected(self, peer: PeerId, now_ms: int) -> None:
+        """A link is up; if it is to a former peer, find out whether that is in the same ring."""
+        former = self.former.get(peer.node)
+        if former is None:
+            return
+        if former.member.peer != peer:
+            self.forget(peer.node)
+        elif now_ms >= self._busy_until_ms and self._ring.is_member:
+            question = QUESTION_VERIFY + self._questions % PROBES_MAX
+            self._questions += 1
+            self._verifying[question] = former.member
+            self._locating.look_up(question, former.member.key, now_ms)
+
+    def on_verified(self, question: int, peer: PeerId | None, now_ms: int) -> None:
+        """Someone stands first at or after the key of the former peer in this ring."""
+        member = self._verifying.pop(question, None)
+        if member is None or self._ring.linked(member.peer.node) != member.peer:
+            return
+        if peer == member.peer:
+            # The ring went on with it, but events may have passed it by on the way over this node.
+            self._begin_merging(now_ms)
+            self.forget(peer.node)
+            self._ring.present(peer)
+        elif now_ms >= self._busy_until_ms:
+            meeting = f"{self._ring.me}#{self._questions}"
+            self._engine.send(member.peer, RingsMeet(meeting))
+            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms)
+
+    # --- merging -------------------------------------------------------------------------------
+
+    def on_rings_meet(self, peer: PeerId, message: RingsMeet, now_ms: int) -> None:
+        """The other side of a meeting: tell this ring."""
+        if self._ring.is_member:
+            self._locating.publish_news(RINGS_MEET, message.meeting, peer.node, now_ms)
+
+    def on_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
+        """What was told to all of this ring."""
+        if news == RINGS_MEET:
+            self._on_meeting(meeting, node, now_ms)
+        elif news == RING_MERGED:
+            self._news_ms = now_ms
+            self._stabilising.refresh_fingers(now_ms)
+            self._engine.replay(now_ms)
+
+    def _on_meeting(self, meeting: str, contact: str, now_ms: int) -> None:
+        # Both rings tell of the meeting, and either may reach this node once they have begun to
+        # merge: a meeting is another one for another contact.
+        if not self._meetings.add(f"{meeting} {contact}", now_ms):
+            return
+        self._busy_until_ms = now_ms + 2 * self._ring.settings.merge_settle_ms
+        self._begin_merging(now_ms)
+        self._ring.following.doubt()
+        if contact != self._ring.me.node:
+            self._contacts[contact] = 0
+            self._ask(contact)
+            self._wait()
+
+    def _begin_merging(self, now_ms: int) -> None:
+        if now_ms > self._merging_until_ms:
+            self._seen_successor = self._ring.topology.successor
+        patience_ms = MERGE_PATIENCE * self._ring.settings.merge_settle_ms
+        self._merging_until_ms = now_ms + patience_ms
+
+    def _ask(self, contact: str) -> None:
+        self._contacts[contact] += 1
+        topology = self._ring.topology
+        request = LookupRequest((topology.key + 1) % topology.size, QUESTION_MERGE)
+        self._ring.reach(contact, request, present=False)
+
+    def on_other_successor(self, message: Located, now_ms: int) -> None:
+        """A node of the other ring follows this one, and names those next to it."""
+        self._contacts.clear()
+        self._ring.settle()
+        named = (*message.successors, *message.predecessors)
+        self._ring.consider(named, now_ms, is_new=True)
+
+    def after_change(self, now_ms: int) -> None:
+        """The known members have changed: while rings merge, note it if the successor has."""
+        successor = self._ring.topology.successor
+        if now_ms <= self._merging_until_ms and successor != self._seen_successor:
+            self._seen_successor = successor
+            self._changed_ms = now_ms
+            self._wait()
+
+    def _wait(self) -> None:
+        settle_ms, me = self._ring.settings.merge_settle_ms, self._ring.me
+        about = (me.node, me.incarnation, self._probes)
+        late_ms = draw_below(settle_ms, self._seed, "merge", *about)
+        self._engine.emit(SetTimer(MERGE, settle_ms + late_ms))
+
+    def on_merge_timer(self, now_ms: int) -> None:
+        """Nothing changed for a while: ask again whoever has not answered, or be done."""
+        if not self._ring.is_member:
+            return
+        waiting = [node for node, asked in self._contacts.items() if asked < MERGE_ATTEMPTS_MAX]
+        if waiting:
+            for contact in waiting:
+                self._ask(contact)
+            self._wait()
+            return
+        self._contacts.clear()
+        if self._changed_ms > self._news_ms:
+            self._locating.publish_news(RING_MERGED, str(self._ring.me), self._ring.me.node, now_ms)
+        self.probe_later()
