@@ -1,0 +1,130 @@
+"""Frames: messages back to back on a link, and back from however the bytes arrive.
+
+A frame is four bytes with the length of the payload, and the payload (`codec`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.records import Record
+from peersub.wire.codec import HEADER_LENGTH_BYTES, LENGTH_BYTES, PREFIX, Codec
+from peersub.wire.errors import UnknownMessageError, WireError
+from peersub.wire.filter_bytes import FilterMemory
+from peersub.wire.limits import FRAME_BYTES_MAX
+from peersub.wire.tags import MESSAGES, RECORDS
+
+__all__ = [
+    "FrameDecoder",
+    "decode_record",
+    "encode",
+    "encode_batch",
+    "encode_record",
+]
+
+_FILTERS: Final = FilterMemory()
+_MESSAGES: Final = Codec(MESSAGES, _FILTERS)
+_RECORDS: Final = Codec(RECORDS, _FILTERS)
+
+
+def encode(message: Message) -> bytes:
+    """The frame of a message.
+
+    Raises:
+        WireError: the message is larger than a bound, or holds text that is no Unicode.
+    """
+    return encode_batch((message,))
+
+
+def encode_batch(messages: Iterable[Message]) -> bytes:
+    """The frames of messages, back to back, in one piece; raises what `encode` does."""
+    pieces: list[bytes] = []
+    write = _MESSAGES.write
+    for message in messages:
+        write(message, pieces)
+    return b"".join(pieces)
+
+
+def encode_record(record: Record) -> bytes:
+    """A record of a node's store; raises what `encode` does."""
+    return _RECORDS.payload(record)
+
+
+def decode_record(data: bytes) -> Record:
+    """The record that `encode_record` wrote.
+
+    Raises:
+        WireError: the bytes are no record, or one of a later version.
+    """
+    record: Record = _RECORDS.read(data)
+    return record
+
+
+class FrameDecoder:
+    """Messages from the bytes of one link, split anywhere.
+
+    Messages of unknown kinds are skipped and counted. After a malformed frame nothing more can be
+    read: the link is to be closed. The buffer holds one frame at most, besides what came last.
+
+    Attributes:
+        unknown_count: messages of kinds that this version does not know.
+        unknown_tag: the tag of the last one.
+    """
+
+    __slots__ = ("_broken", "_buffer", "_wanted", "unknown_count", "unknown_tag")
+
+    def __init__(self) -> None:
+        self.unknown_count = 0
+        self.unknown_tag: int | None = None
+        self._buffer = bytearray()
+        self._wanted = 0
+        self._broken: str | None = None
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
+        """The messages that are complete now.
+
+        Raises:
+            WireError: a frame is malformed; `messages_before` has the messages before it.
+        """
+        if self._broken is not None:
+            raise WireError(self._broken)
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return []
+            data = self._buffer
+        if type(data) is not bytes:
+            data = bytes(data)
+        messages: list[Message] = []
+        try:
+            read = self._read_frames(data, messages)
+        except WireError as error:
+            self._broken = str(error)
+            self._buffer.clear()
+            error.messages_before = messages
+            raise
+        self._buffer.clear()
+        self._buffer += data[read:]
+        return messages
+
+    def _read_frames(self, data: bytes, messages: list[Message]) -> int:
+        """Add the messages of all complete frames, and return where the incomplete one begins."""
+        place, size, read_at = 0, len(data), _MESSAGES.read_at
+        self._wanted = PREFIX.size
+        while size - place >= PREFIX.size:
+            length, header_length = PREFIX.unpack_from(data, place)
+            if not HEADER_LENGTH_BYTES <= length <= FRAME_BYTES_MAX:
+                raise WireError(f"a frame cannot have {length:,} bytes")
+            end = place + LENGTH_BYTES + length
+            if end > size:
+                self._wanted = end - place
+                break
+            try:
+                messages.append(read_at(data, place + PREFIX.size, end, header_length))
+            except UnknownMessageError as unknown:
+                self.unknown_count += 1
+                self.unknown_tag = unknown.tag
+            place = end
+        return place

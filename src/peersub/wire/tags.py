@@ -1,0 +1,71 @@
+"""The numbers of messages and records on the wire and on disk.
+
+A number is given once and never again to something else, also after its message is gone. A new
+message takes a new line; `fields` works out the rest from the types of its fields. A field that a
+later version adds stands last and has a default; no field is taken away or changes its place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from peersub.overlays.chord import messages as chord
+from peersub.overlays.core import link_messages as link
+from peersub.overlays.core import records
+from peersub.overlays.flood import messages as flood
+from peersub.overlays.routing import messages as routing
+from peersub.overlays.tree import messages as tree
+
+__all__ = ["MESSAGES", "RECORDS"]
+
+MESSAGES: Final[dict[int, type]] = {
+    # links: 1 to 19
+    1: link.Hello,
+    2: link.Carried,
+    3: link.Acknowledgement,
+    4: link.Goodbye,
+    5: link.LinkWanted,
+    6: link.BetweenSlots,
+    7: link.TunnelRequest,
+    8: link.TunnelAnswer,
+    9: link.TunnelBroken,
+    10: link.Tunnelled,
+    # routing: 20 to 39
+    20: routing.Notify,
+    21: routing.Confirm,
+    22: routing.FilterUpdate,
+    23: routing.FilterConfirmed,
+    24: routing.FilterMismatch,
+    25: routing.ResponsibilityChange,
+    # flood: 40 to 49
+    40: flood.Flooded,
+    41: flood.NeighboursWanted,
+    42: flood.Neighbours,
+    # tree: 50 to 59
+    50: tree.Attach,
+    51: tree.Attached,
+    52: tree.Refused,
+    53: tree.Path,
+    # chord: 60 to 79
+    60: chord.Present,
+    61: chord.LookupRequest,
+    62: chord.Located,
+    63: chord.AdmissionRequest,
+    64: chord.Admission,
+    65: chord.KeyTaken,
+    66: chord.NeighbourhoodRequest,
+    67: chord.Neighbourhood,
+    68: chord.Leaving,
+    69: chord.LinkUnneeded,
+    70: chord.LinkNeeded,
+    71: chord.RingsMeet,
+}
+
+# None of these is a message's: a record never passes for something that a peer said.
+RECORDS: Final[dict[int, type]] = {
+    100: records.IdentityStored,
+    101: records.SubscriptionStored,
+    102: records.SubscriptionRemoved,
+    103: records.EventStored,
+    104: records.EventHandedOver,
+}

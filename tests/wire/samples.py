@@ -1,0 +1,113 @@
+"""One or more instances of each message and record, for golden bytes."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from peersub.filters import Filter
+from peersub.overlays.chord import messages as chord
+from peersub.overlays.core import link_messages as link
+from peersub.overlays.core import records
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.flood import messages as flood
+from peersub.overlays.routing import messages as routing
+from peersub.overlays.tree import messages as tree
+
+PEER = PeerId("10.0.0.7:7001", 3, 0)
+MEMBERS = (chord.RingMember(2**63, PEER), chord.RingMember(5, PeerId("n8", 0, 2)))
+CHEAP = Filter("symbol = 'ACME' AND price < 10.5")
+LEDE = Filter.xpath("/nitf/body//p[@lede = 'true']")
+
+TRADE = Publication("e1", {"symbol": "ACME", "price": 12.5, "size": 300}, None)
+STORY = Publication("story-2", {}, b"<nitf><body/></nitf>", delivery=Delivery.AT_LEAST_ONCE)
+EVERY_KIND = Publication(
+    "kinds",
+    {
+        "nothing": None,
+        "truth": True,
+        "integer": -5,
+        "wide": 2**70,
+        "float": 0.1,
+        "decimal": Decimal("1.50"),
+        "text": "日本",
+        "surrogate": "\ud800",
+        "date": date(2024, 5, 1),
+        "timestamp": datetime(2024, 5, 1, 12, 30, 0, 250_000, tzinfo=UTC),
+        "record": {"a": {"b": 1}, "\ud800": 2},
+        "list": [1, "two", None],
+        "bytes": b"\x00\xff",
+    },
+    b"",
+)
+
+MESSAGES: dict[str, Any] = {
+    "hello": link.Hello(
+        PEER,
+        epoch=4,
+        network="market",
+        version=(1, 0),
+        features=("tunnels",),
+        overlay="chord",
+        settings_digest=bytes(range(16)),
+        settings=(("key_bits", "64"), ("strategy", "covering")),
+        greeting=b"hi",
+        heard=2,
+        wanted=False,
+    ),
+    "hello-short": link.Hello(PEER, 1, "", (1, 0), (), "flood", b""),
+    "carried": link.Carried(4, 2, 17, 16, routing.FilterConfirmed(9)),
+    "acknowledgement": link.Acknowledgement(4, 2, 17),
+    "goodbye": link.Goodbye(4, 2, "leave"),
+    "link-wanted": link.LinkWanted(),
+    "between-slots": link.BetweenSlots(0, 3, link.LinkWanted()),
+    "tunnel-request": link.TunnelRequest("n9"),
+    "tunnel-answer": link.TunnelAnswer("n9", True),
+    "tunnel-broken": link.TunnelBroken("n9"),
+    "tunnelled": link.Tunnelled("n9", PEER, link.Carried(1, 1, 1, 0, tree.Attach(("n1",)))),
+    "tunnelled-event": link.Tunnelled("n9", PEER, routing.Notify(STORY, (1, 2), 3, 4)),
+    "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
+    "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
+    "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),
+    "notify-every-kind": routing.Notify(EVERY_KIND, (1, 2, 3, 4), 200),
+    "confirm": routing.Confirm("e1", 77),
+    "filter-update": routing.FilterUpdate(
+        number=12,
+        responsibility=3,
+        added=(routing.Entry("", CHEAP), routing.Entry("s1", LEDE, (2**63, 10))),
+        removed=(("", bytes(range(16))),),
+        digest=b"\x01" * 16,
+        first=True,
+        last=False,
+    ),
+    "filter-confirmed": routing.FilterConfirmed(12),
+    "filter-mismatch": routing.FilterMismatch(12),
+    "responsibility-change": routing.ResponsibilityChange(4, (7, 2**64)),
+    "flooded": flood.Flooded(TRADE, 2),
+    "neighbours-wanted": flood.NeighboursWanted(),
+    "neighbours": flood.Neighbours(("n1", "n2")),
+    "attach": tree.Attach(("n1", "n0")),
+    "attached": tree.Attached(("n1",)),
+    "refused": tree.Refused(("n4",)),
+    "path": tree.Path(()),
+    "present": chord.Present(2**64 - 1, True),
+    "lookup-request": chord.LookupRequest(2**63, 5),
+    "located": chord.Located(5, 2**63, MEMBERS, MEMBERS[:1]),
+    "admission-request": chord.AdmissionRequest(2**63),
+    "admission": chord.Admission(False, MEMBERS, MEMBERS[1:]),
+    "key-taken": chord.KeyTaken(2**160 - 1),
+    "neighbourhood-request": chord.NeighbourhoodRequest(),
+    "neighbourhood": chord.Neighbourhood(MEMBERS, ()),
+    "leaving": chord.Leaving((), MEMBERS),
+    "link-unneeded": chord.LinkUnneeded(),
+    "link-needed": chord.LinkNeeded(),
+    "rings-meet": chord.RingsMeet("m1"),
+}
+
+RECORDS: dict[str, Any] = {
+    "identity-stored": records.IdentityStored(b"\x00\x01"),
+    "subscription-stored": records.SubscriptionStored("s1", CHEAP),
+    "subscription-removed": records.SubscriptionRemoved("s1"),
+    "event-stored": records.EventStored(STORY, ("s1", "s2"), 1_700_000_000_000, 4),
+    "event-handed-over": records.EventHandedOver("story-2"),
+}
