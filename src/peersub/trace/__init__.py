@@ -1,0 +1,1 @@
+"""The one trace: what each driver says happened, and who reads it: checkers, `explain`, people."""
