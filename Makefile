@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup spark demo test check bench format lock clean begin-again
+.PHONY: help setup spark demo test check fuzz bench format lock clean begin-again
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -29,6 +29,9 @@ check: .venv/.base ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
+
+fuzz: .venv/.base ## Run 1,000 drawn simulations (ARGS="--first 1000 --overlay chord")
+	$(BIN)/python -m peersub.simulator.fuzz --seeds 1000 $(ARGS)
 
 bench: .venv/.base ## Measure the matcher against its baselines
 	$(BIN)/peersub bench matching $(ARGS)

@@ -1,0 +1,335 @@
+"""A run: a scenario, its schedule carried out, and everybody who checks it.
+
+Each phase marks its begin, does its actions at their times, and waits until all is quiet. Quiet
+networks are asked for the invariants of their overlay, each side of a partition by itself. Whatever
+is wrong becomes a violation: a checker's, an invariant's, a network that never gets quiet, or an
+exception out of a protocol.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, Unsubscribe
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.registry import overlay_kind
+from peersub.simulator import actions as do
+from peersub.simulator.content import Content, content_for
+from peersub.simulator.engine import MakeNode, Simulation
+from peersub.simulator.hosts import Host
+from peersub.simulator.nodes import node_maker, sample_of, wire_passage
+from peersub.simulator.quiescence import unrest
+from peersub.simulator.scenario import Scenario
+from peersub.simulator.schedule import schedule_of
+from peersub.trace.checkers import HORIZON_MS, DeliveryChecker, Violation
+from peersub.trace.schema import Observer, Step, TraceRecord
+
+__all__ = ["Outcome", "PhaseOutcome", "Run", "run_scenario"]
+
+TRACEBACK_LINES_MAX = 12
+INVARIANT_NODES_MAX = 4_096
+"""The invariants of larger networks take too long to check."""
+STEP_NODES_MAX = 256
+"""Networks up to this size are also checked at each step."""
+STEP_COMPLAINTS_MAX = 20
+COLLECTION_THRESHOLDS = (50_000, 20, 100)
+"""Causes and messages are no cycles: looking for cycles among millions of objects is in vain."""
+_BEGIN = Timer("simulator/begin")
+_DISTURBING = (
+    do.JoinNode,
+    do.LeaveNode,
+    do.CrashNodes,
+    do.RestartNode,
+    do.Partition,
+    do.Heal,
+    do.BreakEdges,
+    do.BreakLinks,
+    do.MendEdges,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOutcome:
+    """When a phase began and ended, and whether the network was quiet then."""
+
+    name: str
+    began_ms: int
+    ended_ms: int
+    is_quiet: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    scenario: Scenario
+    schedule: do.Schedule
+    simulation: Simulation
+    checker: DeliveryChecker
+    violations: list[Violation] = field(default_factory=list)
+    phases: list[PhaseOutcome] = field(default_factory=list)
+    invariant_checks: int = 0
+    invariant_failures: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violations
+
+
+def run_scenario(
+    scenario: Scenario,
+    *,
+    content: Content | None = None,
+    schedule: do.Schedule | None = None,
+    checker: DeliveryChecker | None = None,
+    observers: Sequence[Observer] = (),
+    progress: Callable[[Simulation], None] | None = None,
+) -> Outcome:
+    """Carry the scenario out, and say what came of it.
+
+    Args:
+        scenario: what is asked for.
+        content: subscriptions and events, if they do not come from the scenario's workload.
+        schedule: what is done, if it is not to be drawn from the scenario.
+        checker: judges deliveries.
+        observers: further ones, such as a writer of the trace.
+        progress: is called now and then.
+
+    Raises:
+        SettingsError: the scenario cannot be carried out as it is.
+    """
+    if content is None:
+        content = content_for(scenario.workload, scenario.seed, scenario.subscriptions)
+    if schedule is None:
+        schedule = schedule_of(scenario, content)
+    make_node = node_maker(scenario, sample_of(scenario, content))
+    run = Run(scenario, schedule, make_node, checker or DeliveryChecker(), observers, progress)
+    return run.carry_out()
+
+
+class Run:
+    """One run, from begin to end."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        schedule: do.Schedule,
+        make_node: MakeNode,
+        checker: DeliveryChecker,
+        observers: Sequence[Observer] = (),
+        progress: Callable[[Simulation], None] | None = None,
+        *,
+        checks_invariants: bool = True,
+    ) -> None:
+        self.scenario = scenario
+        self.schedule = schedule
+        passage = wire_passage(lambda: self.simulation.counters) if scenario.through_wire else None
+        self._kind = overlay_kind(scenario.overlay)
+        self._invariants = self._kind.part("invariants") if checks_invariants else None
+        self._step_complaints = 0
+        self.simulation = Simulation(
+            scenario.seed,
+            make_node,
+            scenario.network,
+            (checker, *self._step_checkers(), *observers),
+            through_wire=passage,
+            steps_max=scenario.steps_max,
+            progress=progress,
+        )
+        self.outcome = Outcome(scenario, schedule, self.simulation, checker)
+
+    def carry_out(self) -> Outcome:
+        """Do all that is scheduled; exceptions of protocols become violations."""
+        outcome = self.outcome
+        is_quiet = False
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*COLLECTION_THRESHOLDS)
+        try:
+            if self.schedule.given:
+                self._begin_converged()
+            is_quiet = True
+            for phase in self.schedule.phases:
+                is_quiet = self._carry_out_phase(phase, is_quiet)
+        except Exception as error:
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            self._report("exception", "\n".join(lines[-TRACEBACK_LINES_MAX:]))
+            is_quiet = False
+        finally:
+            gc.set_threshold(*thresholds)
+        outcome.checker.finish(self.simulation.now_ms, settled=is_quiet)
+        outcome.violations[:0] = outcome.checker.violations
+        outcome.violations.sort(key=lambda violation: violation.now_ms)
+        return outcome
+
+    # --- a start in a converged state ----------------------------------------------------------
+
+    def _begin_converged(self) -> None:
+        simulation = self.simulation
+        simulation.mark("converged")
+        part = self._kind.part("converged")
+        assert part is not None, f"{self._kind.name} has no converged start"
+        overlays = [simulation.add(node).overlay for node, _ in self.schedule.given]
+        part.converge(overlays, {node: dict(given) for node, given in self.schedule.given})
+        simulation.link_all()
+        for node, given in self.schedule.given:
+            simulation.give(node, given)
+            # What the state that was set asks for, such as timers, comes out with the next cause.
+            simulation.cause(node, TimerFired(_BEGIN))
+        self._check_invariants()
+
+    # --- phases --------------------------------------------------------------------------------
+
+    def _carry_out_phase(self, phase: do.SchedulePhase, was_quiet: bool) -> bool:
+        simulation = self.simulation
+        began_ms = simulation.now_ms
+        simulation.mark(phase.name, disturbed=not was_quiet or self._disturbs(phase))
+        for timed in phase.actions:
+            simulation.at(began_ms + timed.at_ms, self._act, timed.action)
+        last_ms = phase.actions[-1].at_ms if phase.actions else 0
+        simulation.run_for(max(phase.duration_ms, last_ms))
+        acted_ms = simulation.now_ms
+        is_quiet = False
+        if phase.settles:
+            is_quiet = simulation.run_until_quiet(
+                self.scenario.quiet_limit_ms, self.scenario.settle_ms
+            )
+            if is_quiet:
+                # No event is under way when the next phase begins, also for who does not know it.
+                simulation.run_for(max(acted_ms + HORIZON_MS + 1 - simulation.now_ms, 0))
+                self._check_invariants()
+            else:
+                what = unrest(simulation, self.scenario.settle_ms)
+                limit_ms = self.scenario.quiet_limit_ms
+                text = f"not quiet {limit_ms} ms after the phase {phase.name}: {what}"
+                self._report("not-quiet", text)
+        self.outcome.phases.append(PhaseOutcome(phase.name, began_ms, simulation.now_ms, is_quiet))
+        return is_quiet
+
+    def _disturbs(self, phase: do.SchedulePhase) -> bool:
+        network = self.simulation.network
+        return (
+            self.scenario.network.loss > 0
+            or network.is_partitioned
+            or bool(network.blocked_pairs())
+            or any(isinstance(timed.action, _DISTURBING) for timed in phase.actions)
+        )
+
+    def _check_invariants(self) -> None:
+        check = getattr(self._invariants, "check_quiet", None)
+        living = self.simulation.living()
+        if check is None or len(living) > INVARIANT_NODES_MAX:
+            return
+        sides: dict[int, list[Any]] = {}
+        for host in living:
+            sides.setdefault(host.group, []).append(host.overlay)
+        for overlays in sides.values():
+            self.outcome.invariant_checks += 1
+            for text in check(overlays):
+                self.outcome.invariant_failures += 1
+                self._report("invariant", text)
+
+    def _step_checkers(self) -> list[Observer]:
+        check = getattr(self._invariants, "check_step", None)
+        is_small = max(self.scenario.nodes, len(self.schedule.given)) <= STEP_NODES_MAX
+        return [_StepChecker(self, check)] if check is not None and is_small else []
+
+    def check_step(self, check: Callable[..., list[str]], step: Step) -> None:
+        """What must always hold, after a step; the first complaints are reported."""
+        host = self.simulation.hosts[step.node]
+        self.outcome.invariant_checks += 1
+        for text in check(host.overlay, step.cause, step.effects):
+            self.outcome.invariant_failures += 1
+            if self._step_complaints < STEP_COMPLAINTS_MAX:
+                self._step_complaints += 1
+                self._report("invariant", text)
+
+    def _report(self, rule: str, text: str) -> None:
+        self.outcome.violations.append(Violation(self.simulation.now_ms, rule, text))
+
+    # --- actions -------------------------------------------------------------------------------
+
+    def _act(self, action: do.Action) -> None:
+        """Do it, unless it makes no sense by now."""
+        simulation = self.simulation
+        match action:
+            case do.PublishEvent(node, event, delivery):
+                if self._takes_part(node):
+                    simulation.cause(node, Publish((Publication.of(event, delivery),)))
+            case do.SubscribeAt(node, subscription, wanted):
+                if self._takes_part(node):
+                    simulation.cause(node, Subscribe(subscription, wanted))
+            case do.UnsubscribeAt(node, subscription):
+                if self._takes_part(node):
+                    simulation.cause(node, Unsubscribe(subscription))
+            case do.JoinNode(node, contacts):
+                if node not in simulation.hosts:
+                    self._join(node, contacts)
+            case do.LeaveNode(node):
+                if self._takes_part(node) and len(simulation.living()) > 1:
+                    simulation.leave(node)
+            case do.CrashNodes(nodes):
+                on = [node for node in nodes if simulation.is_on(node)]
+                if on and len(simulation.living()) > len(on):
+                    simulation.crash(on)
+            case do.RestartNode(node, contacts, disk):
+                if node in simulation.hosts and not simulation.is_on(node):
+                    simulation.restart(node, self._reachable(node, contacts), disk)
+            case _:
+                self._act_on_network(action)
+
+    def _act_on_network(self, action: do.Action) -> None:
+        simulation = self.simulation
+        known = simulation.hosts
+        match action:
+            case do.Partition(groups):
+                simulation.partition([[n for n in names if n in known] for names in groups])
+            case do.Heal():
+                simulation.heal()
+            case do.BreakEdges(pairs):
+                simulation.break_edges([pair for pair in pairs if pair[0] != pair[1]])
+            case do.BreakLinks(node, count):
+                if simulation.is_on(node):
+                    peers = list(known[node].overlay.links())[:count]
+                    simulation.break_edges([(node, peer.node) for peer in peers])
+            case _:
+                simulation.mend_edges()
+
+    def _takes_part(self, node: str) -> bool:
+        host = self.simulation.hosts.get(node)
+        return host is not None and host.is_on and not host.is_leaving
+
+    def _join(self, node: str, contacts: tuple[str, ...]) -> None:
+        living = [host for host in self.simulation.living() if not host.is_leaving]
+        if living:
+            names = [contact for contact in contacts if self._takes_part(contact)]
+            self.simulation.join(node, names or [living[0].name])
+        else:
+            self.simulation.start(node)
+
+    def _reachable(self, node: str, contacts: tuple[str, ...]) -> list[str]:
+        """The contacts that live, or whoever does and can be reached, or whoever does."""
+        there = [contact for contact in contacts if self._takes_part(contact)]
+        if there:
+            return there
+        living = [host for host in self.simulation.living() if not host.is_leaving]
+        host = self.simulation.hosts[node]
+        near: list[Host] = [each for each in living if self.simulation.network.can_talk(host, each)]
+        return [each.name for each in (near or living)[:1]]
+
+
+class _StepChecker:
+    """Asks the overlay's own invariants after each step."""
+
+    def __init__(self, run: Run, check: Callable[..., list[str]]) -> None:
+        self._run = run
+        self._check = check
+
+    def observe(self, record: TraceRecord) -> None:
+        """Look at the step."""
+        if isinstance(record, Step):
+            self._run.check_step(self._check, record)

@@ -1,0 +1,303 @@
+"""The swarm: a whole scenario drawn from one number.
+
+Every option is on in some scenarios and off in others, because the mistakes that many options hide
+show when few are on. Networks are small and keys are few, so that collisions, wrap-arounds and
+nodes without neighbours are common. What an overlay does not promise is not asked of it (`_TRAITS`)
+and each scenario ends mended: partitions heal, edges mend, and the network gets quiet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from peersub.overlays.registry import OVERLAYS, overlay_kind
+from peersub.simulator import activities as asked
+from peersub.simulator.content import WorkloadChoice
+from peersub.simulator.scenario import Scenario, ScenarioPhase
+from peersub.simulator.settings import NetworkSettings
+
+__all__ = ["NODES_DRAWN_MAX", "swarm_scenario"]
+
+NODES_DRAWN_MAX = 40
+STEPS_DRAWN_MAX = 3_000_000
+_SIZES = ((1, 3), (4, 9), (10, 16), (17, NODES_DRAWN_MAX))
+_SIZE_WEIGHTS = (3, 6, 3, 1)
+DISKS = ("kept", "kept", "kept", "lost", "lost", "tail-lost")
+MERGING = ("perfect", "imperfect")
+STRATEGIES = ("simple", "identity", "covering", *MERGING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What can be asked of an overlay."""
+
+    weight: int
+    faults: tuple[str, ...]
+    routes_by_filters: bool
+    restarts_all: bool = False
+    """Whether it gets whole again only if all who crashed come back."""
+    is_whole_when_split: bool = True
+    """Whether each side of a partition is a network that works."""
+
+
+_TRAITS = {
+    "chord": _Traits(
+        weight=6,
+        faults=(
+            *("crash", "restart", "partition", "split", "edges", "churn", "leave", "join"),
+            "storm",
+        ),
+        routes_by_filters=True,
+    ),
+    # Without its root a tree waits for it: whoever crashes comes back, and nobody leaves.
+    "tree": _Traits(
+        weight=2,
+        faults=("restart", "partition", "join"),
+        routes_by_filters=True,
+        restarts_all=True,
+        is_whole_when_split=False,
+    ),
+    "flood": _Traits(
+        weight=2,
+        faults=("restart", "join", "partition"),
+        routes_by_filters=False,
+        is_whole_when_split=False,
+    ),
+}
+
+
+def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
+    """The scenario of a number; of one overlay if it is named.
+
+    >>> swarm_scenario(3) == swarm_scenario(3), swarm_scenario(3) == swarm_scenario(4)
+    (True, False)
+    """
+    random = Random(f"swarm/{seed}")
+    drawn = random.choices(list(_TRAITS), [traits.weight for traits in _TRAITS.values()])[0]
+    return _Drawing(random, seed, overlay or drawn).scenario()
+
+
+class _Drawing:
+    """The draws of one scenario, in a fixed order."""
+
+    def __init__(self, random: Random, seed: int, overlay: str) -> None:
+        assert overlay in OVERLAYS
+        self._random = random
+        self._seed = seed
+        self._overlay = overlay
+        self._kind = overlay_kind(overlay)
+        self._traits = _TRAITS[overlay]
+        # Most mistakes show in small networks, and large ones take most of the time.
+        low, high = random.choices(_SIZES, _SIZE_WEIGHTS)[0]
+        self._nodes = random.randint(low, high)
+        self._deliveries = ["best_effort"]
+        if self._kind.promises_at_least_once:
+            self._deliveries += ["at_least_once", "mixed", "at_least_once"]
+
+    def scenario(self) -> Scenario:
+        network = self._network()
+        links = self._links(network)
+        return Scenario(
+            name=f"swarm {self._seed}",
+            seed=self._seed,
+            overlay=self._overlay,
+            settings=self._settings(),
+            links=links,
+            nodes=self._nodes,
+            start="converged" if self._random.random() < 0.25 else "joined",
+            subscriptions=self._random.randint(0, 2 * self._nodes),
+            join_every_ms=self._random.choice((0, 20, 200, 1_000)),
+            through_wire=self._random.random() < 0.25,
+            network=network,
+            workload=WorkloadChoice(
+                values=self._random.choice((3, 10, 30)),
+                xpath_share=self._random.choice((0.0, 0.0, 0.0, 0.3)),
+            ),
+            settle_ms=8_000,
+            quiet_limit_ms=200_000,
+            steps_max=STEPS_DRAWN_MAX,
+            phases=tuple(self._phases(tunnels=bool(links.get("tunnels")))),
+        )
+
+    def _share(self, share_max: float, chance: float) -> float:
+        """Mostly none; else up to a share, in steps that are easy to read."""
+        on = self._random.random() < chance
+        drawn = self._random.randint(1, 20)
+        return round(drawn * share_max / 20, 4) if on else 0.0
+
+    def _network(self) -> NetworkSettings:
+        faulty = self._random.random() < 0.5
+        return NetworkSettings(
+            latency_ms=self._random.choice((1, 5, 20, 60)),
+            jitter_ms=self._random.choice((0, 5, 50)),
+            loss=self._share(0.1, 0.6 if faulty else 0),
+            duplicate=self._share(0.1, 0.4 if faulty else 0),
+            reorder=self._share(0.2, 0.4 if faulty else 0),
+            detection_ms=self._random.choice((20, 200, 1_000)),
+            detection_jitter_ms=self._random.choice((0, 50, 500)),
+            disk_ms=self._random.choice((1, 5, 50)),
+            consumer_ms=self._random.choice((1, 20)),
+        )
+
+    def _links(self, network: NetworkSettings) -> dict[str, object]:
+        acknowledge = not network.is_reliable or self._random.random() < 0.5
+        tunnels = acknowledge and self._random.random() < 0.6
+        return {"acknowledge": acknowledge, "tunnels": tunnels}
+
+    def _settings(self) -> dict[str, object]:
+        random = self._random
+        settings: dict[str, object] = {}
+        if self._traits.routes_by_filters:
+            settings["strategy"] = random.choice(STRATEGIES)
+            settings["rows_max"] = random.choice((4, 16, 64))
+            settings["coalesce_ms"] = random.choice((0, 0, 20))
+        match self._overlay:
+            case "chord":
+                least = max(self._nodes * 2, 2).bit_length()
+                settings |= {
+                    "key_bits": random.choice((least, least + 2, 16, 63)),
+                    "exact_reach": random.random() < 0.4 and settings["strategy"] not in MERGING,
+                    "stabilise_ms": random.choice((1_500, 4_000)),
+                    "probe_ms": 3_000,
+                    "merge_settle_ms": 3_000,
+                    "link_idle_ms": 5_000,
+                }
+            case "tree":
+                settings["children_max"] = random.choice((2, 3, 4))
+            case _:
+                settings["degree"] = random.choice((2, 3, 5))
+        return settings
+
+    # --- phases --------------------------------------------------------------------------------
+
+    def _phases(self, *, tunnels: bool) -> list[ScenarioPhase]:
+        random = self._random
+        phases = [ScenarioPhase(name="calm", steps=tuple(self._traffic()))]
+        faults = [fault for fault in self._traits.faults if random.random() < 0.5]
+        random.shuffle(faults)
+        if "edges" in faults:
+            faults.remove("edges")
+            if tunnels and self._edges_max:
+                # While the network has its full size: the promise is about that.
+                faults.insert(0, "edges")
+        for fault in faults[: random.choice((1, 1, 2, 3))]:
+            phases += self._fault_phases(fault)
+        phases.append(ScenarioPhase(name="after", steps=(self._publish(),)))
+        if random.random() < 0.3:
+            last = (asked.UnsubscribeActivity(count=0, every_ms=random.choice((0, 5))),)
+            phases.append(ScenarioPhase(name="unsubscribed", steps=last))
+        return phases
+
+    @property
+    def _edges_max(self) -> int:
+        """As many edges as may fail under the promise: log2 N - 1."""
+        return max(self._nodes.bit_length() - 2, 0)
+
+    def _publish(self, at_ms: int = 0) -> asked.PublishActivity:
+        random = self._random
+        return asked.PublishActivity(
+            at_ms=at_ms,
+            count=random.randint(1, 15),
+            every_ms=random.choice((0, 10, 200)),
+            delivery=random.choice(self._deliveries),
+        )
+
+    def _traffic(self) -> list[asked.Activity]:
+        """Events, and perhaps subscriptions that come and go meanwhile."""
+        steps: list[asked.Activity] = [self._publish(at_ms=self._random.choice((0, 50)))]
+        if self._random.random() < 0.4:
+            per_second = self._random.choice((1.0, 5.0, 20.0))
+            duration_ms = self._random.choice((500, 2_000))
+            steps.append(
+                asked.SubscriptionChurnActivity(duration_ms=duration_ms, per_second=per_second)
+            )
+        return steps
+
+    def _fault_phases(self, fault: str) -> list[ScenarioPhase]:
+        random = self._random
+        traffic = self._traffic()
+        later = random.choice((0, 50, 300, 2_000))
+        match fault:
+            case "crash":
+                crash = asked.CrashActivity(at_ms=later, fraction=random.choice((0.1, 0.3, 0.5)))
+                return [ScenarioPhase(name="crash", steps=(crash, *traffic))]
+            case "restart":
+                return [self._restart_phase(later, traffic)]
+            case "partition":
+                split = asked.PartitionActivity(at_ms=later, sides=random.choice((2, 2, 3)))
+                lasting_ms = random.choice((100, 1_000, 10_000))
+                heal = asked.HealActivity(at_ms=later + lasting_ms)
+                return [ScenarioPhase(name="partition", steps=(split, heal, *traffic))]
+            case "split":
+                split = asked.PartitionActivity(at_ms=later)
+                during = (split, *traffic)
+                healed = (asked.HealActivity(), *self._traffic())
+                return [
+                    ScenarioPhase(name="split", steps=during),
+                    ScenarioPhase(name="healed", steps=healed),
+                ]
+            case "edges":
+                return self._edge_phases(later, traffic)
+            case "storm":
+                return [ScenarioPhase(name="storm", steps=(*self._storm(), *traffic))]
+            case _:
+                return [ScenarioPhase(name=fault, steps=(self._coming(fault, later), *traffic))]
+
+    def _restart_phase(self, later: int, traffic: list[asked.Activity]) -> ScenarioPhase:
+        random = self._random
+        crash = asked.CrashActivity(at_ms=later, fraction=random.choice((0.1, 0.3, 0.5)))
+        restart = asked.RestartActivity(
+            at_ms=later + random.choice((10, 500, 5_000)),
+            count=0 if self._traits.restarts_all else random.choice((0, 1, 3)),
+            every_ms=random.choice((0, 50)),
+            disk=random.choice(DISKS),
+        )
+        return ScenarioPhase(name="restart", steps=(crash, restart, *traffic))
+
+    def _storm(self) -> list[asked.Activity]:
+        """Several things at once."""
+        random = self._random
+        steps: list[asked.Activity] = []
+        if random.random() < 0.6:
+            at_ms, lasting_ms = random.choice((0, 300, 2_000)), random.choice((200, 3_000, 15_000))
+            steps.append(asked.PartitionActivity(at_ms=at_ms))
+            steps.append(asked.HealActivity(at_ms=at_ms + lasting_ms))
+        if random.random() < 0.7:
+            at_ms, later = random.choice((0, 200, 2_500)), random.choice((20, 700, 4_000))
+            steps.append(asked.CrashActivity(at_ms=at_ms, fraction=random.choice((0.1, 0.3))))
+            if random.random() < 0.7:
+                disk, every_ms = random.choice(DISKS), random.choice((0, 100))
+                restart = asked.RestartActivity(at_ms=at_ms + later, disk=disk, every_ms=every_ms)
+                steps.append(restart)
+        for kind in (asked.JoinActivity, asked.LeaveActivity):
+            if random.random() < 0.4:
+                at_ms, count = random.choice((0, 1_000)), random.randint(1, 3)
+                steps.append(kind(at_ms=at_ms, count=count, every_ms=100))
+        return steps
+
+    def _edge_phases(self, later: int, traffic: list[asked.Activity]) -> list[ScenarioPhase]:
+        random = self._random
+        broken = asked.BreakEdgesActivity(
+            at_ms=later,
+            count=random.randint(1, self._edges_max),
+            links_of=random.choice(("", "?", "?")),
+        )
+        return [
+            ScenarioPhase(name="edges", steps=(broken, *traffic)),
+            ScenarioPhase(name="mended", steps=(asked.MendEdgesActivity(), *self._traffic())),
+        ]
+
+    def _coming(self, fault: str, later: int) -> asked.Activity:
+        random = self._random
+        if fault == "churn":
+            return asked.NodeChurnActivity(
+                at_ms=later,
+                duration_ms=random.choice((2_000, 10_000)),
+                per_second=random.choice((0.5, 2.0)),
+                crash_share=random.choice((0.0, 0.5, 1.0)),
+            )
+        count, every_ms = random.randint(1, 5), random.choice((0, 30, 1_000))
+        if fault == "leave":
+            return asked.LeaveActivity(at_ms=later, count=count, every_ms=every_ms)
+        return asked.JoinActivity(at_ms=later, count=count, every_ms=every_ms)

@@ -1,0 +1,73 @@
+"""The swarm draws everything, and fuzzing finds what is planted."""
+
+import pytest
+
+from peersub.overlays.core.home import Home
+from peersub.overlays.registry import OVERLAYS
+from peersub.simulator import fuzz
+from peersub.simulator.swarm import NODES_DRAWN_MAX, swarm_scenario
+
+SCENARIOS = [swarm_scenario(seed) for seed in range(400)]
+
+
+def test_every_option_is_on_in_some_scenarios_and_off_in_others():
+    assert {scenario.overlay for scenario in SCENARIOS} == set(OVERLAYS)
+    for name in ("loss", "duplicate", "reorder"):
+        assert 0.05 < sum(getattr(s.network, name) > 0 for s in SCENARIOS) / 400 < 0.6
+    assert 0.1 < sum(scenario.start == "converged" for scenario in SCENARIOS) / 400 < 0.4
+    assert 0.1 < sum(scenario.through_wire for scenario in SCENARIOS) / 400 < 0.5
+    assert 0.1 < sum(bool(s.links["tunnels"]) for s in SCENARIOS) / 400 < 0.7
+    sizes = sorted(scenario.nodes for scenario in SCENARIOS)
+    assert sizes[0] == 1 and 30 < sizes[-1] <= NODES_DRAWN_MAX
+
+
+def test_chord_meets_every_fault_and_every_strategy():
+    chords = [scenario for scenario in SCENARIOS if scenario.overlay == "chord"]
+    phases = {phase.name for scenario in chords for phase in scenario.phases}
+    faults = {
+        "crash",
+        "restart",
+        "partition",
+        "split",
+        "healed",
+        "edges",
+        "mended",
+        "churn",
+        "storm",
+    }
+    assert faults | {"leave", "join", "calm", "after", "unsubscribed"} == phases
+    strategies = {scenario.settings["strategy"] for scenario in chords}
+    assert strategies == {"simple", "identity", "covering", "perfect", "imperfect"}
+
+
+def test_edges_only_fail_where_tunnels_lead_around_them():
+    for scenario in SCENARIOS:
+        if any(phase.name == "edges" for phase in scenario.phases):
+            assert scenario.links["tunnels"]
+
+
+def test_one_overlay_can_be_asked_for():
+    scenario = swarm_scenario(5, "flood")
+    assert scenario.overlay == "flood" and scenario == swarm_scenario(5, "flood")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_flood_keeps_its_promises(seed):
+    assert fuzz.run_seed(seed, "flood").violations == ()
+
+
+def test_fuzzing_without_a_failure_is_a_success(capsys):
+    assert fuzz.main(["--seeds", "3", "--overlay", "flood", "--jobs", "1"]) == 0
+    assert "3 of 3 seeds, 0 failed" in capsys.readouterr().err
+
+
+def test_a_planted_mistake_is_found_shrunk_and_can_be_replayed(monkeypatch, capsys, tmp_path):
+    # Events go to whoever is there.
+    monkeypatch.setattr(Home, "matching", lambda self, event: tuple(self.subscriptions))
+    words = ["--seeds", "4", "--overlay", "flood", "--jobs", "1", "--shrink", "--out"]
+    assert fuzz.main([*words, str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "fails; replay it with: peersub simulate --swarm" in said
+    (file,) = tmp_path.glob("swarm-*.toml")
+    assert f"peersub simulate --scenario {file}" in said
+    assert file.read_text().count("[[phases.actions]]") < 10
