@@ -154,6 +154,162 @@ def match(
     )
 
 
+@app.command()
+def simulate(
+    overlay: Annotated[
+        str | None, typer.Option(metavar="NAME", help="chord (default), tree or flood.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="How many; default: 64.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="One seed is one run; default: 1.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW", help="joined: each node joins (default); converged: all have joined."
+        ),
+    ] = None,
+    subscriptions: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Subscriptions, dealt to the nodes in turn.")
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Events, published from nodes that are drawn."),
+    ] = None,
+    subscriptions_count: Annotated[
+        int | None, typer.Option(min=0, help="How many; default: one per node, or all of the file.")
+    ] = None,
+    events_count: Annotated[
+        int | None, typer.Option(min=0, help="How many; default: 100, or all of the file.")
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(min=0, metavar="MS", help="Pause between events; default: 20.")
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Without files: small (default), attributes or market."),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of routing: simple, identity, covering, perfect or imperfect."
+        ),
+    ] = None,
+    delivery: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMISE",
+            help="best_effort or at_least_once; default: the first, but the second in a crash.",
+        ),
+    ] = None,
+    loss: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Messages that are lost: 0.01.")
+    ] = None,
+    duplicate: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Messages that arrive twice.")
+    ] = None,
+    reorder: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Messages that others overtake.")
+    ] = None,
+    crash: Annotated[
+        float | None,
+        typer.Option(metavar="FRACTION", help="Nodes that crash at once, between the events: 0.5."),
+    ] = None,
+    churn: Annotated[
+        float | None,
+        typer.Option(metavar="RATE", help="Nodes that go or come each second, while publishing."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(metavar="SIDES", min=2, help="Split the network into sides, and heal it."),
+    ] = None,
+    leave: Annotated[
+        int | None, typer.Option(metavar="COUNT", min=1, help="Nodes that take leave at first.")
+    ] = None,
+    through_wire: Annotated[
+        bool, typer.Option("--through-wire", help="Write each message to bytes and read it again.")
+    ] = False,
+    scenario: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A scenario (TOML) in place of options.")
+    ] = None,
+    swarm: Annotated[
+        int | None, typer.Option(metavar="SEED", min=0, help="A scenario drawn from a seed.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of overlay, network or links."),
+    ] = None,
+    subscriptions_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet or arrow.")
+    ] = None,
+    events_format: EventsFormat = None,
+    records: Records = None,
+    schema: Schema = None,
+    deliveries: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write each delivery, as JSON Lines.")
+    ] = None,
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write all that happens, as JSON Lines.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Run a network under a virtual clock, with faults; check every delivery, count every cost."""
+    from peersub.cli.simulate_command import SimulateOptions, run_simulate
+
+    return run_simulate(
+        SimulateOptions(
+            overlay=overlay,
+            nodes=nodes,
+            seed=seed,
+            start=start,
+            subscriptions=subscriptions,
+            events=events,
+            subscriptions_count=subscriptions_count,
+            events_count=events_count,
+            every_ms=every,
+            workload=workload,
+            strategy=strategy,
+            delivery=delivery,
+            loss=loss,
+            duplicate=duplicate,
+            reorder=reorder,
+            crash=crash,
+            churn=churn,
+            partition=partition,
+            leave=leave,
+            through_wire=through_wire,
+            scenario=scenario,
+            swarm=swarm,
+            settings=tuple(settings or ()),
+            subscriptions_format=subscriptions_format,
+            events_format=events_format,
+            records=records,
+            schema=schema,
+            deliveries=deliveries,
+            trace=trace,
+            quiet=quiet,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command("explain")
+def explain_delivery(
+    trace: Annotated[str, typer.Option(metavar="FILE", help="A trace that simulate wrote.")],
+    event: Annotated[str, typer.Option(metavar="ID", help="The event.")],
+    subscription: Annotated[str, typer.Option(metavar="ID", help="The subscription.")],
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its node, if several use the name.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Say why a subscriber got an event, or did not: exit code 0 if it did, 4 if not."""
+    from peersub.cli.explain_command import run_explain_delivery
+
+    return run_explain_delivery(trace, event, subscription, node, as_json=as_json)
+
+
 @filter_app.command()
 def check(
     text: Annotated[str | None, typer.Argument(metavar="FILTER", help="A filter.")] = None,
@@ -255,3 +411,41 @@ def bench_matching(
     from peersub.cli.bench_command import run_bench_matching
 
     return run_bench_matching(dict(locals()))
+
+
+@bench_app.command("routing")
+def bench_routing(
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of the network.")] = 256,
+    subscriptions: Annotated[
+        int | None, typer.Option(min=1, help="Live at any time; default: two per node.")
+    ] = None,
+    changes: Annotated[
+        int, typer.Option(min=1, help="Subscriptions that are exchanged for others, per trial.")
+    ] = 20,
+    events: Annotated[int, typer.Option(min=1, help="Events per trial and distribution.")] = 200,
+    share: Annotated[
+        float, typer.Option(help="Mean share of the events that a subscription wants.")
+    ] = 0.02,
+    ratios: Annotated[
+        str, typer.Option(help="Events per change for which totals are shown.")
+    ] = "0.1,1,10,100,1000",
+    skews: Annotated[
+        str, typer.Option(help="Distributions of subscriptions, and of events: uniform, zipf.")
+    ] = "uniform,zipf",
+    strategies: Annotated[str, typer.Option(help="Rows of the table; all by default.")] = "",
+    placement_shares: Annotated[
+        str, typer.Option(help="Shares for the table beyond the paper; empty leaves it out.")
+    ] = "0.001,0.01,0.05,0.25",
+    tolerance: Annotated[
+        float, typer.Option(help="How far mixed trials may be off the arithmetic.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all that is drawn.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; default: one per processor.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Compare routing strategies: filter updates against notifications, and options beyond."""
+    from peersub.cli.bench_routing_command import run_bench_routing
+
+    return run_bench_routing(dict(locals()))
