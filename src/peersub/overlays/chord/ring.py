@@ -50,13 +50,24 @@ _NOT_TOLD, _TOLD_JOINING, _TOLD_MEMBER = 0, 1, 2
 class Link:
     """What this peer knows of a peer it is linked to."""
 
-    __slots__ = ("is_member", "key", "peer", "told", "unneeded_here", "unneeded_there", "unused")
+    __slots__ = (
+        "claims",
+        "is_member",
+        "key",
+        "peer",
+        "told",
+        "unneeded_here",
+        "unneeded_there",
+        "unused",
+    )
 
     def __init__(self, peer: PeerId, key: int | None) -> None:
         self.peer = peer
         self.key = key
-        self.is_member = False
+        self.claims = False
         """It has said that it is a member of the same ring, and has not taken leave."""
+        self.is_member = False
+        """It counts as one: nobody else stands at its key."""
         self.told = _NOT_TOLD
         """What it was told of this peer."""
         self.unused = False
@@ -207,6 +218,7 @@ class Ring:
         if message.key != link.key or not message.member:
             self._forget_member(link)
             link.key = message.key
+        link.claims = message.member
         if message.member:
             self.add_member(link)
         self.present(peer)
@@ -235,6 +247,7 @@ class Ring:
         """The peer takes leave: do without it, though the link is up."""
         link = self.links.get(peer)
         if link is not None:
+            link.claims = False
             self._forget_member(link)
 
     def _forget_member(self, link: Link) -> None:
@@ -259,8 +272,11 @@ class Ring:
         self.following.doubt()
         self.topology.move(key)
         self._tell_engine(before)
-        for link in self.links.values():
+        for link in list(self.links.values()):
             link.told = _NOT_TOLD
+            if link.claims and not link.is_member and link.key != key:
+                # Most likely the one that has the key which this peer could not keep.
+                self.add_member(link)
 
     # --- what follows --------------------------------------------------------------------------
 
@@ -387,7 +403,7 @@ class Ring:
         self.is_member = True
         for member in members:
             link = self.links[member.peer] = Link(member.peer, member.key)
-            link.is_member = True
+            link.is_member = link.claims = True
             link.told = _TOLD_MEMBER
             self.members[member.key] = link
             self._nodes[member.peer.node] = member.peer
