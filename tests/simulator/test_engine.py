@@ -37,7 +37,7 @@ from simulator.toys import Recorder, Toy, simulate_toys, toy
 def test_timers_fire_once_and_the_last_setting_counts():
     simulation = simulate_toys("a")
     one, other = Timer("one"), Timer("other", ("about", 1))
-    simulation.carry_out("a", [SetTimer(one, 50), SetTimer(other, 10), SetTimer(one, 20)])
+    simulation.carry_out("a", [SetTimer(one, 5), SetTimer(other, 10), SetTimer(one, 20)])
     simulation.carry_out("a", [SetTimer(Timer("never"), 5), CancelTimer(Timer("never"))])
     simulation.run_until_idle(1_000)
     fired = [(at, cause.timer) for at, cause in toy(simulation, "a").seen[1:]]

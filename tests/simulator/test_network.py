@@ -54,12 +54,14 @@ def test_two_who_connect_to_each_other_get_one_connection():
 
 
 def test_what_the_other_end_says_comes_after_the_connection():
-    simulation = simulate_toys("a", "b", reorder=0.9, reorder_ms=0)
-    toy(simulation, "b").answers[PeerConnected] = [Send(PeerId("a"), (Numbered(1), Numbered(2)))]
-    simulation.carry_out("a", [Connect("b")])
-    simulation.run_until_idle(1_000)
-    kinds = [type(cause) for _, cause in toy(simulation, "a").seen[1:]]
-    assert kinds[0] is PeerConnected and sorted(toy(simulation, "a").numbers()) == [1, 2]
+    for seed in range(20):
+        simulation = simulate_toys("a", "b", seed=seed, jitter_ms=80, reorder=0.9, reorder_ms=0)
+        said = (Numbered(1), Numbered(2))
+        toy(simulation, "b").answers[PeerConnected] = [Send(PeerId("a"), said)]
+        simulation.carry_out("a", [Connect("b")])
+        simulation.run_until_idle(1_000)
+        kinds = [type(cause) for _, cause in toy(simulation, "a").seen[1:]]
+        assert kinds[0] is PeerConnected and sorted(toy(simulation, "a").numbers()) == [1, 2]
 
 
 @pytest.mark.parametrize("obstacle", ["nobody", "crashed", "partition", "edge"])
@@ -263,6 +265,19 @@ def test_a_connection_made_again_waits_for_the_close_of_the_former():
     kinds = [type(cause) for cause in toy(simulation, "b").causes(PeerConnected, PeerLost)]
     assert kinds == [PeerConnected, PeerLost, PeerConnected]
     assert len(toy(simulation, "a").causes(PeerConnected)) == 2
+
+
+def test_what_was_sent_on_a_former_connection_never_arrives_on_a_later_one():
+    simulation = linked("a", "b", reorder=0.999, reorder_ms=5_000)
+    for number in range(20):
+        send(simulation, "a", "b", number)
+    simulation.carry_out("b", [Disconnect(PeerId("a"), "enough"), Connect("a")])
+    simulation.run_for(200)
+    assert "a" in simulation.hosts["b"].links and simulation.in_flight
+    early = len(toy(simulation, "b").numbers())
+    send(simulation, "a", "b", 99)
+    simulation.run_until_idle(10_000)
+    assert early < 10 and toy(simulation, "b").numbers()[early:] == [99]
 
 
 def test_closing_what_is_gone_is_no_error():
