@@ -31,7 +31,14 @@ from peersub.overlays.core.causes import (
     TimerFired,
 )
 from peersub.overlays.core.draws import draw
-from peersub.overlays.core.effects import Connect, Disconnect, Drop, Effect, SetTimer
+from peersub.overlays.core.effects import (
+    CancelTimer,
+    Connect,
+    Disconnect,
+    Drop,
+    Effect,
+    SetTimer,
+)
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.records import IdentityStored
@@ -82,7 +89,6 @@ class TreePeer:
         self._contacts: tuple[str, ...] = ()
         self._candidates: list[str] = []
         self._asked: str | None = None
-        self._attaching = False
         self._left = False
 
     # --- the interface -------------------------------------------------------------------------
@@ -152,7 +158,6 @@ class TreePeer:
             case PeerLost(peer):
                 self._on_lost(peer)
             case TimerFired(timer) if timer == _ATTACH:
-                self._attaching = False
                 if self.parent is None and not self.path:
                     self._ask_next()
             case Leave():
@@ -249,9 +254,8 @@ class TreePeer:
                 break
         else:
             self._candidates = list(dict.fromkeys((*self._ancestors, *self._contacts)))
-        if not self._attaching:
-            self._attaching = True
-            self.engine.emit(SetTimer(_ATTACH, self.settings.attach_ms))
+        # Each attempt has its own time: a long way down is not begun again half way.
+        self.engine.emit(SetTimer(_ATTACH, self.settings.attach_ms))
 
     def _ask(self, node: str) -> None:
         self._asked = node
@@ -276,6 +280,7 @@ class TreePeer:
             self._forget(peer)
             return
         self._asked = None
+        self.engine.emit(CancelTimer(_ATTACH))
         self.parent = peer
         self._set_path((self.me.node, *path))
         self._add_edge(peer)
