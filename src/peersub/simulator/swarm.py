@@ -21,6 +21,8 @@ __all__ = ["NODES_DRAWN_MAX", "swarm_scenario"]
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
+NEWCOMERS_MAX = 32
+"""More than join in any scenario that is drawn."""
 _SIZES = ((1, 3), (4, 9), (10, 16), (17, NODES_DRAWN_MAX))
 _SIZE_WEIGHTS = (3, 6, 3, 1)
 DISKS = ("kept", "kept", "kept", "lost", "lost", "tail-lost")
@@ -154,7 +156,8 @@ class _Drawing:
             settings["coalesce_ms"] = random.choice((0, 0, 20))
         match self._overlay:
             case "chord":
-                least = max(self._nodes * 2, 2).bit_length()
+                # Crowded, so that keys collide, but with a place for each that may come.
+                least = (self._nodes + NEWCOMERS_MAX).bit_length()
                 settings |= {
                     "key_bits": random.choice((least, least + 2, 16, 63)),
                     "exact_reach": random.random() < 0.4 and settings["strategy"] not in MERGING,
