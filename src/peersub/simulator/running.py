@@ -270,17 +270,24 @@ class Run:
                 if node not in simulation.hosts:
                     self._join(node, contacts)
             case do.LeaveNode(node):
-                if self._takes_part(node) and len(simulation.living()) > 1:
+                if self._takes_part(node) and self._goes_on_without([node]):
                     simulation.leave(node)
             case do.CrashNodes(nodes):
                 on = [node for node in nodes if simulation.is_on(node)]
-                if on and len(simulation.living()) > len(on):
+                if on and self._goes_on_without(on):
                     simulation.crash(on)
             case do.RestartNode(node, contacts, disk):
                 if node in simulation.hosts and not simulation.is_on(node):
                     simulation.restart(node, self._reachable(node, contacts), disk)
             case _:
                 self._act_on_network(action)
+
+    def _goes_on_without(self, nodes: Sequence[str]) -> bool:
+        """Whether a network is left when these go: nodes on their way in or out are none."""
+        return any(
+            host.name not in nodes and self._is_member(host.name)
+            for host in self.simulation.living()
+        )
 
     def _act_on_network(self, action: do.Action) -> None:
         simulation = self.simulation
@@ -303,23 +310,33 @@ class Run:
         host = self.simulation.hosts.get(node)
         return host is not None and host.is_on and not host.is_leaving
 
+    def _is_member(self, node: str) -> bool:
+        """Whether the node is in the network, neither on its way in nor on its way out."""
+        host = self.simulation.hosts.get(node)
+        return self._takes_part(node) and not getattr(host and host.overlay, "is_joining", False)
+
     def _join(self, node: str, contacts: tuple[str, ...]) -> None:
         living = [host for host in self.simulation.living() if not host.is_leaving]
         if living:
             names = [contact for contact in contacts if self._takes_part(contact)]
-            self.simulation.join(node, names or [living[0].name])
+            self.simulation.join(node, self._with_a_member(names, living))
         else:
             self.simulation.start(node)
 
     def _reachable(self, node: str, contacts: tuple[str, ...]) -> list[str]:
         """The contacts that live, or whoever does and can be reached, or whoever does."""
         there = [contact for contact in contacts if self._takes_part(contact)]
-        if there:
-            return there
         living = [host for host in self.simulation.living() if not host.is_leaving]
         host = self.simulation.hosts[node]
         near: list[Host] = [each for each in living if self.simulation.network.can_talk(host, each)]
-        return [each.name for each in (near or living)[:1]]
+        return self._with_a_member(there, near or living)
+
+    def _with_a_member(self, names: list[str], others: Sequence[Host]) -> list[str]:
+        """Contacts of which one is in the network: nodes that only know each other never join."""
+        if any(self._is_member(name) for name in names):
+            return names
+        members = [host.name for host in others if self._is_member(host.name)]
+        return [*names, *(members or [host.name for host in others])[:1]]
 
 
 class _StepChecker:
