@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from peersub.filters.filter import Filter
+from peersub.overlays.chord.converged import converge
 from peersub.overlays.chord.invariants import check_quiet, check_step
 from peersub.overlays.chord.peer import ChordPeer
 from peersub.overlays.chord.settings import ChordSettings
@@ -92,6 +93,18 @@ class World:
             contact = self.random.choice(living) if pause_ms else living[0]
             self.simulation.join(name, [contact])
             self.simulation.run_for(pause_ms)
+
+    def converge(self, count: int) -> None:
+        """So many nodes with a subscription each, as if all had joined and subscribed."""
+        peers = [self.simulation.add(f"n{place}").overlay for place in range(count)]
+        given: dict[str, dict[str, Filter]] = {}
+        for peer in peers:
+            self._names += 1
+            wanted = Filter(random_filter(self.random))
+            self.subscriptions[f"s{self._names}"] = (peer.me.node, wanted)
+            given[peer.me.node] = {f"s{self._names}": wanted}
+        converge(peers, given)
+        self.simulation.link_all()
 
     def settle(self, limit_ms: int = 600_000) -> None:
         """Let everything come to rest; then every invariant of a ring at rest holds."""

@@ -16,7 +16,7 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 33])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17])
 @pytest.mark.parametrize("pause_ms", [0, 40, 400])
 def test_rows_10_and_16_a_ring_grows_from_one_node(count: int, pause_ms: int) -> None:
     """Newcomers in one gap find each other; the first node adopts the second."""
@@ -78,6 +78,22 @@ def test_row_15_a_full_circle_fills_every_key() -> None:
     world.grow(8, pause_ms=200)
     world.settle()
     assert sorted(peer.key for peer in world.peers) == list(range(8))
+
+
+def test_row_15_a_node_for_whom_there_is_no_key_waits_for_one() -> None:
+    world = World(seed=2, key_bits=2)
+    world.grow(5, pause_ms=2_000)
+    world.simulation.run_for(20_000)
+    phases = [peer.phase for peer in world.peers]
+    assert phases.count(Phase.MEMBER) == 4
+    waiting = world.peers[phases.index(Phase.JOINING)]
+    before = world.simulation.counters.steps
+    world.simulation.run_for(20_000)
+    assert world.simulation.counters.steps - before < 2_000
+    left = next(peer.me.node for peer in world.peers if peer.phase is Phase.MEMBER)
+    world.simulation.leave(left)
+    world.simulation.run_for(60_000)
+    assert waiting.phase is Phase.MEMBER
 
 
 def test_row_15_members_that_share_a_key_after_a_split_part_again() -> None:

@@ -5,20 +5,24 @@ from random import Random
 import pytest
 
 from overlays.chord.ring_world import World, random_filter
+from peersub.filters.filter import Filter
+from peersub.overlays.chord.converged import converge
+from peersub.overlays.chord.invariants import check_quiet
 from peersub.overlays.chord.messages import RingMember
+from peersub.overlays.chord.peer import ChordPeer
 from peersub.overlays.chord.ring import _heirs, _sources
+from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.topology import ChordTopology
+from peersub.overlays.core.causes import PeerLost
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.publication import Delivery
+from peersub.overlays.core.publication import Delivery, Publication
 
 ACKNOWLEDGED = Delivery.AT_LEAST_ONCE
 
 
 def settled(seed: int, count: int, **settings: object) -> World:
     world = World(seed, **settings)
-    world.grow(count, pause_ms=60)
-    world.subscribe_all()
-    world.settle()
+    world.converge(count)
     return world
 
 
@@ -70,6 +74,39 @@ def test_row_9_the_successor_is_promoted_at_once_when_the_perimeter_breaks() -> 
     world.settle()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_row_5_a_lost_finger_takes_no_filter_with_it(seed: int) -> None:
+    """Make before break: right after a finger died, every edge wants what is wanted behind it.
+
+    Whoever takes over the finger's arc has not even been told of it, but the rows are held.
+    """
+    random = Random(seed)
+    settings = ChordSettings(key_bits=20, successors=4)
+    peers = [ChordPeer(PeerId(f"n{place}"), settings, seed) for place in range(40)]
+    wanted = {f"n{place}": {"s": Filter(f"x = {place}")} for place in range(40)}
+    converge(peers, wanted)
+    for place, peer in enumerate(peers):
+        lost = random.choice(peer.topology.edges())
+        peer.handle(PeerLost(lost, "crashed"), 0)
+        for other, node in enumerate(peers):
+            if other == place or node.me == lost:
+                continue
+            parts = peer.topology.parts((node.key, 1), None)
+            assert len(parts) == 1, f"{peer.me} cannot reach {node.me}"
+            [(edge, part)] = parts
+            event = Publication("e", {"x": other})
+            assert peer.engine.maintenance.matches(edge, event, part)
+
+
+def test_lost_fingers_are_located_anew_without_waiting_for_stabilisation() -> None:
+    world = World(4, stabilise_ms=0, successors=5)
+    world.converge(48)
+    victims = world.random.sample(world.nodes, 5)
+    world.simulation.crash(victims)
+    world.simulation.run_for(20_000)
+    assert check_quiet(world.peers) == []
+
+
 def test_all_but_one_crash_and_the_last_serves_itself() -> None:
     world = settled(2, 9)
     world.simulation.crash(world.nodes[1:])
@@ -91,6 +128,16 @@ def test_nodes_take_leave_and_acknowledged_events_miss_nobody(seed: int) -> None
     assert world.nodes == staying
     check_reached(world, wanted)
     world.check_deliveries(3)
+
+
+def test_whoever_takes_leave_is_gone_as_soon_as_nobody_counts_on_it() -> None:
+    world = settled(5, 12)
+    for node in world.random.sample(world.nodes, 3):
+        world.simulation.leave(node)
+        world.simulation.run_for(500)
+        assert not world.simulation.is_on(node)
+    assert world.settings.leave_ms > 500
+    world.settle()
 
 
 def test_a_single_leave_loses_not_even_a_best_effort_event() -> None:
@@ -115,7 +162,10 @@ def test_a_single_leave_loses_not_even_a_best_effort_event() -> None:
 def test_crashed_nodes_come_back_with_and_without_their_disk(seed: int) -> None:
     from peersub.trace.schema import Disk
 
-    world = settled(seed, 12)
+    world = World(seed)
+    world.grow(12, pause_ms=60)
+    world.subscribe_all()
+    world.settle()
     victims = world.random.sample(world.nodes, 5)
     world.simulation.crash(victims)
     world.simulation.run_for(world.random.choice([10, 300, 4_000]))

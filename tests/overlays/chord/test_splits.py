@@ -14,9 +14,7 @@ ACKNOWLEDGED = Delivery.AT_LEAST_ONCE
 
 def settled(seed: int, count: int, links: LinkSettings | None = None) -> World:
     world = World(seed, links=links)
-    world.grow(count, pause_ms=60)
-    world.subscribe_all()
-    world.settle()
+    world.converge(count)
     return world
 
 

@@ -42,6 +42,7 @@ def test_row_6_lists_grow_by_what_members_name_until_they_are_long_enough(seed: 
         following.learn(last, named)
         known = sorted({*known, *(one.key for one in following.wanted(named))})
         topology.know(map(member, known))
+        following.settle()
     found = keys(following.members())
     assert following.is_complete
     assert found == ring[: len(found)]
@@ -54,6 +55,8 @@ def test_a_finger_far_away_is_no_successor_as_long_as_there_may_be_a_gap() -> No
     assert keys(following.members()) == [10]
     assert not following.is_complete
     following.learn(10, [member(20), member(25)])
+    assert keys(following.members()) == [10, 20]
+    following.give_up(25)
     assert keys(following.members()) == [10, 20]
 
 
@@ -89,7 +92,7 @@ def test_no_more_is_claimed_than_the_list_needs() -> None:
     following, topology = a_list(spaced)
     following.learn(4_096, [member(key) for key in spaced[1:]])
     assert keys(following.members()) == spaced[:8]
-    following.claim_less()
+    following.settle()
     assert following.horizon == spaced[7]
     # Lost members make the list short again, and those beyond the horizon do not count.
     topology.know(map(member, spaced[3:]))
@@ -109,3 +112,18 @@ def test_only_those_that_lengthen_the_list_are_wanted() -> None:
     named = [member(20), member(30), member(40), member(50)]
     following.learn(10, named)
     assert keys(list(following.wanted(named))) == [20, 30]
+
+
+def test_the_list_ends_before_a_member_that_was_named_and_is_not_known_yet() -> None:
+    """Else a finger beyond it would count as the next, and others be told so."""
+    following, topology = a_list([10, 40], length=2)
+    following.learn(10, [member(20), member(30), member(40)])
+    assert keys(following.members()) == [10]
+    assert not following.is_complete
+    topology.know(map(member, [10, 20, 40]))
+    following.settle()
+    assert keys(following.members()) == [10, 20]
+    longer, _ = a_list([10, 40], length=2)
+    longer.learn(10, [member(20), member(40)])
+    longer.give_up(20)
+    assert keys(longer.members()) == [10, 40]

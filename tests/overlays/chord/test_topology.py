@@ -100,6 +100,11 @@ def test_parts_are_disjoint_within_the_scope_and_reach_all_in_it(
     place: tuple[int, list[int]], start: int, length: int
 ) -> None:
     key, ring = place
+    check_parts(key, ring, start, length)
+    check_parts(key, ring, key, length)
+
+
+def check_parts(key: int, ring: list[int], start: int, length: int) -> None:
     chord = topology(key, ring)
     scope = {(start + step) % SIZE for step in range(length)}
     seen: set[int] = set()

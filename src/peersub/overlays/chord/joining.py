@@ -22,7 +22,13 @@ from collections.abc import Iterable
 from enum import Enum
 
 from peersub.overlays.chord.locating import QUESTION_SUCCESSOR, Locating
-from peersub.overlays.chord.messages import Admission, AdmissionRequest, Located, LookupRequest
+from peersub.overlays.chord.messages import (
+    Admission,
+    AdmissionRequest,
+    KeyTaken,
+    Located,
+    LookupRequest,
+)
 from peersub.overlays.chord.ring import Ring
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.core.causes import Timer
@@ -30,7 +36,7 @@ from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import CancelTimer, SetTimer
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["JOIN", "Joining", "Stage", "key_of"]
+__all__ = ["JOIN", "Joining", "Stage", "answer_admission", "key_of"]
 
 JOIN = Timer("chord/join")
 PAUSE_DOUBLINGS_MAX = 4
@@ -53,6 +59,30 @@ def key_of(node: str, seed: int, settings: ChordSettings, attempt: int) -> int:
     draws = min(attempt, KEY_DRAWS_MAX)
     about = (node, draws) if draws else (node,)
     return (draw(seed, "key", *about) + attempt - draws) % settings.size
+
+
+def answer_admission(ring: Ring, peer: PeerId, key: int) -> None:
+    """Let a newcomer in front of this member if nobody stands in between.
+
+    It counts as a member from now on, so that whoever asks next is told of it.
+    """
+    link, topology = ring.links[peer], ring.topology
+    holder = ring.members.get(key)
+    if key == topology.key or (holder is not None and holder is not link):
+        ring.engine.send(peer, KeyTaken(key))
+        return
+    ring.settle()
+    distance = (topology.key - key) % topology.size
+    is_next = all(
+        member.peer == peer or (topology.key - member.key) % topology.size > distance
+        for member in topology.predecessors(2)
+    )
+    ring.engine.send(peer, Admission(is_next, *ring.neighbourhood()))
+    if is_next:
+        if link.key != key:
+            ring.forget_member(peer)
+            link.key = key
+        ring.add_member(link)
 
 
 class Stage(Enum):
@@ -130,7 +160,7 @@ class Joining:
         if ring.topology.successor is None:
             return
         self.stage = Stage.LOCATING
-        ring.learn_following(peer, message.successors)
+        ring.learn_following(peer, message.successors, now_ms)
         ring.consider((*message.successors, *message.predecessors), now_ms, is_new=True)
         for k in self._locating.fingers_apart():
             self._locating.look_up_finger(k, now_ms)
@@ -140,7 +170,7 @@ class Joining:
         if self.stage is not Stage.ADMISSION or peer != self._asked:
             return False
         self._ring.settle()
-        self._ring.learn_following(peer, message.successors)
+        self._ring.learn_following(peer, message.successors, now_ms)
         named = (*message.predecessors, *message.successors)
         self._ring.consider(named, now_ms, is_new=True)
         successor = self._ring.topology.successor

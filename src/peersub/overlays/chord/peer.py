@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from peersub.overlays.chord.joining import JOIN, Joining, key_of
+from peersub.overlays.chord.joining import JOIN, Joining, answer_admission, key_of
 from peersub.overlays.chord.locating import (
     FILTERS,
     LOOKUP,
@@ -42,6 +42,7 @@ from peersub.overlays.chord.ring import NEIGHBOURS_MAX, Ring
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.splits import MERGE, PROBE, Splits
 from peersub.overlays.chord.stabilising import (
+    FILL,
     LINKS,
     STABILISE,
     UNNEEDED,
@@ -141,6 +142,7 @@ class ChordPeer:
             LOOKUP: self.locating.on_timer,
             FILTERS: lambda _now: self.locating.on_filters_timer(),
             STABILISE: self.stabilising.on_timer,
+            FILL: lambda _now: self.stabilising.on_fill_timer(),
             LINKS: lambda _now: self.link_upkeep.on_timer(),
             PROBE: self.splits.on_probe_timer,
             MERGE: self.splits.on_merge_timer,
@@ -395,29 +397,10 @@ class ChordPeer:
                 self._held_publications.append(publication)
 
     def _on_admission_request(self, peer: PeerId, message: AdmissionRequest, now_ms: int) -> None:
-        """Let a newcomer in if nobody stands between it and this peer."""
-        link, topology = self.ring.links[peer], self.topology
-        key, size = message.key, topology.size
         if self.phase is Phase.LEAVING:
             self.engine.send(peer, self._leaving())
-        if self.phase is not Phase.MEMBER or not 0 <= key < size:
-            return
-        holder = self.ring.members.get(key)
-        if key == topology.key or (holder is not None and holder is not link):
-            self.engine.send(peer, KeyTaken(key))
-            return
-        self.ring.settle()
-        distance = (topology.key - key) % size
-        granted = all(
-            member.peer == peer or (topology.key - member.key) % size > distance
-            for member in topology.predecessors(2)
-        )
-        self.engine.send(peer, Admission(granted, *self.ring.neighbourhood()))
-        if granted:
-            if link.key != key:
-                self.ring.forget_member(peer)
-                link.key = key
-            self.ring.add_member(link)
+        elif self.phase is Phase.MEMBER and 0 <= message.key < self.topology.size:
+            answer_admission(self.ring, peer, message.key)
 
     def _on_admission(self, peer: PeerId, message: Admission, now_ms: int) -> None:
         if self.phase is Phase.JOINING and self.joining.on_admission(peer, message, now_ms):
@@ -433,20 +416,24 @@ class ChordPeer:
             self.ring.is_member = False
             self.locating.renew_filters()
             self._hold_ready()
+        has_moved = self._move()
+        if has_moved and self.joining.is_begun:
+            self.joining.on_key_taken(now_ms)
+        elif not self.joining.is_begun:
+            contacts = tuple(link.peer.node for link in self.ring.members.values())
+            self.joining.begin(contacts, now_ms)
+
+    def _move(self) -> bool:
+        """Take the next key that nobody is known to have; False, and stay, if none was found."""
         known = self.ring.members
-        while True:
+        for _ in range(len(known) + 1):
             self._key_attempts += 1
             key = key_of(self.me.node, self.seed, self.settings, self._key_attempts)
-            if key not in known or self._key_attempts > 2 * len(known) + self.settings.size:
-                break
-        if key in known:
-            self.engine.emit(Drop("all keys of the circle are taken: the node cannot join"))
-            return
-        self.ring.move(key)
-        if self.joining.is_begun:
-            self.joining.on_key_taken(now_ms)
-        else:
-            self.joining.begin(tuple(link.peer.node for link in known.values()), now_ms)
+            if key not in known:
+                self.ring.move(key)
+                return True
+        self.engine.emit(Drop("no free key of the circle was found: the node tries again later"))
+        return False
 
     # --- leaving -------------------------------------------------------------------------------
 
@@ -507,7 +494,7 @@ class ChordPeer:
                 self.joining.learn(member.peer.node for member in named)
             return
         # What the one who leaves knew of those who follow it holds for this peer as well.
-        self.ring.learn_following(peer, message.successors)
+        self.ring.learn_following(peer, message.successors, now_ms)
         self.ring.forget_member(peer)
         self.ring.settle()
         self.ring.consider(named, now_ms)

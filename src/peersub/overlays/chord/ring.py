@@ -80,10 +80,12 @@ class Link:
 class _Dial:
     """A connection that is being made, and what to say once it is."""
 
-    __slots__ = ("letters", "present")
+    __slots__ = ("key", "letters", "present")
 
     def __init__(self) -> None:
         self.present = False
+        self.key: int | None = None
+        """Where the node stands, if others say that it is a member."""
         self.letters: list[Message] = []
 
 
@@ -172,7 +174,9 @@ class Ring:
 
     def on_connect_failed(self, node: str, now_ms: int) -> None:
         """A node cannot be reached: for a while it is not tried again on hearsay."""
-        self._dialling.pop(node, None)
+        dial = self._dialling.pop(node, None)
+        if dial is not None and dial.key is not None:
+            self.following.give_up(dial.key)
         self._unreachable.pop(node, None)
         self._unreachable[node] = now_ms + UNREACHABLE_LOOKUPS * self.settings.lookup_ms
         if len(self._unreachable) > UNREACHABLE_MAX:
@@ -186,6 +190,8 @@ class Ring:
         if self._nodes.get(peer.node) == peer:
             del self._nodes[peer.node]
         self._forget_member(link)
+        if link.key is not None:
+            self.following.give_up(link.key)
         self.engine.peer_gone(peer)
         return link
 
@@ -289,7 +295,7 @@ class Ring:
         before = self._arcs()
         self.topology.know(RingMember(key, link.peer) for key, link in self.members.items())
         self._tell_engine(before)
-        self.following.claim_less()
+        self.following.settle()
         released = [link for link in self.links.values() if link.unneeded_here]
         if released:
             needed = self.needed()
@@ -326,12 +332,14 @@ class Ring:
         before = min(len(following) + MORE_PREDECESSORS, NEIGHBOURS_MAX)
         return tuple(self.topology.predecessors(before)), tuple(following)
 
-    def learn_following(self, peer: PeerId, successors: Sequence[RingMember]) -> None:
+    def learn_following(self, peer: PeerId, successors: Sequence[RingMember], now_ms: int) -> None:
         """A member has named those that follow it, all of them up to the last."""
         link = self.links.get(peer)
         if link is not None and link.is_member and link.key is not None:
             offset = (link.key - self.topology.key) % self.topology.size
-            self.following.learn(offset, successors)
+            named = [one for one in successors if not self._is_unreachable(one.peer.node, now_ms)]
+            if named or not successors:
+                self.following.learn(offset, named)
 
     def consider(
         self, candidates: Iterable[RingMember], now_ms: int, *, is_new: bool = False
@@ -352,16 +360,22 @@ class Ring:
                 or any(arcs.contains(arc, member.key, self.topology.size) for arc in adopted)
             ):
                 self.reach(member.peer.node)
+                dial = self._dialling.get(member.peer.node)
+                if dial is not None:
+                    dial.key = member.key
 
     def _is_news(self, member: RingMember, now_ms: int) -> bool:
         """Whether the member is unknown, and not one that could not be reached just now."""
         key, peer = member
         if peer.node == self.me.node or not 0 <= key < self.topology.size:
             return False
-        if self._unreachable.get(peer.node, now_ms) > now_ms:
+        if self._is_unreachable(peer.node, now_ms):
             return False
         linked = self._nodes.get(peer.node)
         return linked is None or not self.links[linked].is_member
+
+    def _is_unreachable(self, node: str, now_ms: int) -> bool:
+        return self._unreachable.get(node, now_ms) > now_ms
 
     def _is_before(self, key: int, is_new: bool) -> bool:
         """Whether a member at this key would be the predecessor, or is to know this newcomer."""

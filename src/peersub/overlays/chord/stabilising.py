@@ -23,10 +23,13 @@ from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["LINKS", "STABILISE", "UNNEEDED", "LinkUpkeep", "Stabilising"]
+__all__ = ["FILL", "LINKS", "STABILISE", "UNNEEDED", "LinkUpkeep", "Stabilising"]
 
 STABILISE = Timer("chord/stabilise")
 LINKS = Timer("chord/links")
+FILL = Timer("chord/fill")
+FILLS_MAX = 8
+"""How often the list is filled up after one change; then it is left to the next round."""
 
 UNNEEDED = "of no use to either side"
 """The reason of a disconnect that is no loss."""
@@ -47,6 +50,8 @@ class Stabilising:
         """Rounds until every finger has been located since the members last changed."""
         self._seen_shape: tuple[object, ...] = ()
         self._asked_last: PeerId | None = None
+        self._is_filling = False
+        self._fills = 0
 
     def begin(self) -> None:
         """The peer is a member: look after it from now on."""
@@ -99,6 +104,7 @@ class Stabilising:
         shape = self._shape()
         if shape != self._seen_shape:
             self._seen_shape = shape
+            self._fills = 0
             self.rounds_to_go = len(apart) + 1 if self._ring.settings.stabilise_ms else 0
         self._fill_up()
 
@@ -118,6 +124,17 @@ class Stabilising:
         if last != self._asked_last:
             self._asked_last = last
             self._engine.send(last, NeighbourhoodRequest())
+        if not self._is_filling and self._fills < FILLS_MAX:
+            self._is_filling = True
+            self._engine.emit(SetTimer(FILL, ring.settings.lookup_ms))
+
+    def on_fill_timer(self) -> None:
+        """The one that was asked may have had a short list itself: ask again."""
+        self._is_filling = False
+        self._fills += 1
+        self._asked_last = None
+        if self._ring.is_member:
+            self._fill_up()
 
     def on_neighbourhood_request(self, peer: PeerId) -> None:
         """Name those next to this peer."""
@@ -127,7 +144,7 @@ class Stabilising:
     def on_neighbourhood(self, peer: PeerId, message: Neighbourhood, now_ms: int) -> None:
         """Link to those named that this peer has a use for."""
         self._ring.settle()
-        self._ring.learn_following(peer, message.successors)
+        self._ring.learn_following(peer, message.successors, now_ms)
         self._ring.consider((*message.successors, *message.predecessors), now_ms)
 
     def refresh_fingers(self, now_ms: int) -> None:

@@ -35,17 +35,24 @@ class SuccessorList:
         self._topology = topology
         self._length = length
         self.horizon = 0
-        """How far away the last member stands up to which none is unknown; the size if none is."""
+        """How far away the last member stands up to which all have been named; size: all are."""
+        self._missing: dict[int, None] = {}
+        """Keys of members that were named and are not known yet: the list ends before them."""
 
-    def _reach(self) -> int:
-        """The horizon, or the successor: whoever is known to be next has no one in between."""
+    def _offset(self, key: int) -> int:
+        return (key - self._topology.key) % self._topology.size
+
+    def _offsets(self) -> list[int]:
+        """How far away the members up to the horizon stand, as long as none is missing.
+
+        The successor is always one: whoever is known to be next has nobody in between.
+        """
         successor = self._topology.successor
         if successor is None:
-            return 0
-        return max(self.horizon, self._offset(successor))
-
-    def _offset(self, member: RingMember) -> int:
-        return (member.key - self._topology.key) % self._topology.size
+            return []
+        nearest = self._offset(successor.key)
+        end = min([self.horizon, *(self._offset(key) for key in self._missing)])
+        return self._topology.offsets_up_to(max(nearest, end))
 
     def _enough(self, offsets: Sequence[int]) -> int | None:
         """How many of those that far away are enough; None if all are not."""
@@ -56,22 +63,22 @@ class SuccessorList:
 
     def members(self) -> list[RingMember]:
         """The list, nearest first."""
-        offsets = self._topology.offsets_up_to(self._reach())
+        offsets = self._offsets()
         return self._topology.successors(self._enough(offsets) or len(offsets))
 
     @property
     def is_complete(self) -> bool:
         """Whether the list is as long as it should be, or holds the whole ring."""
-        if self.horizon >= self._topology.size:
+        if self.horizon >= self._topology.size and not self._missing:
             return True
-        return self._enough(self._topology.offsets_up_to(self._reach())) is not None
+        return self._enough(self._offsets()) is not None
 
     def wanted(self, candidates: Iterable[RingMember]) -> dict[RingMember, None]:
         """Those of the members not known yet that would be part of the list."""
-        offsets = self._topology.offsets_up_to(self._reach())
+        offsets = self._topology.offsets_up_to(self.horizon) or self._offsets()
         found: dict[RingMember, None] = {}
-        for member in sorted(candidates, key=self._offset):
-            offset = self._offset(member)
+        for member in sorted(candidates, key=lambda member: self._offset(member.key)):
+            offset = self._offset(member.key)
             if not offset:
                 # It claims the key of this peer: that is to be settled between the two.
                 found[member] = None
@@ -87,26 +94,45 @@ class SuccessorList:
 
     def learn(self, at: int, named: Sequence[RingMember]) -> None:
         """A member that stands so far away names those that follow it, without a gap."""
-        if at > self._reach():
+        offsets = self._offsets()
+        if not offsets or at > max(offsets[-1], self.horizon):
             return
-        if not named:
-            at = self._topology.size
+        end = at if named else self._topology.size
         for member in named:
-            offset = self._offset(member)
-            if offset <= at:
+            offset = self._offset(member.key)
+            if offset <= end:
                 # Once round.
-                at = self._topology.size
+                end = self._topology.size
                 break
-            at = offset
-        self.horizon = max(self.horizon, at)
+            end = offset
+        self.horizon = max(self.horizon, end)
+        # Whoever was named before and is not named any more in between is gone.
+        for key in [key for key in self._missing if at < self._offset(key) <= end]:
+            del self._missing[key]
+        known = dict.fromkeys(member.key for member in self._topology.known)
+        for member in named:
+            if member.key not in known and 0 < self._offset(member.key) <= self.horizon:
+                self._missing[member.key] = None
 
-    def claim_less(self) -> None:
-        """Claim no more than the list needs: beyond it newcomers do not make themselves known."""
-        offsets = self._topology.offsets_up_to(self._reach())
+    def settle(self) -> None:
+        """Members have become known, or went.
+
+        No more is claimed than the list needs: beyond it newcomers do not make themselves known.
+        """
+        for member in self._topology.known:
+            self._missing.pop(member.key, None)
+        offsets = self._offsets()
         enough = self._enough(offsets)
         if enough is not None and enough < len(offsets):
             self.horizon = offsets[enough - 1]
+        for key in [key for key in self._missing if self._offset(key) > self.horizon]:
+            del self._missing[key]
+
+    def give_up(self, key: int) -> None:
+        """The member that was named cannot be reached, or took leave."""
+        self._missing.pop(key, None)
 
     def doubt(self) -> None:
         """Another ring was met, or the peer moved: someone may stand in between anywhere."""
         self.horizon = 0
+        self._missing.clear()
