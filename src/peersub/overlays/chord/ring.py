@@ -52,8 +52,8 @@ class Link:
 
     __slots__ = (
         "claims",
-        "is_member",
         "key",
+        "member",
         "peer",
         "told",
         "unneeded_here",
@@ -66,8 +66,8 @@ class Link:
         self.key = key
         self.claims = False
         """It has said that it is a member of the same ring, and has not taken leave."""
-        self.is_member = False
-        """It counts as one: nobody else stands at its key."""
+        self.member: RingMember | None = None
+        """Its place, if it counts as a member: nobody else stands at its key."""
         self.told = _NOT_TOLD
         """What it was told of this peer."""
         self.unused = False
@@ -75,6 +75,11 @@ class Link:
         self.unneeded_here = False
         """It was told that the link is of no use here."""
         self.unneeded_there = False
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a known member."""
+        return self.member is not None
 
 
 class _Dial:
@@ -245,7 +250,7 @@ class Ring:
                 return
             self._forget_member(other)
         if not link.is_member:
-            link.is_member = True
+            link.member = RingMember(key, link.peer)
             self.members[key] = link
             self._is_changed = True
 
@@ -255,6 +260,8 @@ class Ring:
         if link is not None:
             link.claims = False
             self._forget_member(link)
+            if link.key is not None:
+                self.following.give_up(link.key)
 
     def _forget_member(self, link: Link) -> None:
         if not link.is_member:
@@ -266,7 +273,7 @@ class Ring:
                 finger = topology.finger(k)
                 if finger is not None and finger.peer == link.peer:
                     self.lost_fingers[k] = None
-        link.is_member = False
+        link.member = None
         del self.members[link.key]
         self._is_changed = True
 
@@ -293,7 +300,7 @@ class Ring:
         self._is_changed = False
         self.is_reshaped = True
         before = self._arcs()
-        self.topology.know(RingMember(key, link.peer) for key, link in self.members.items())
+        self.topology.know(link.member for link in self.members.values() if link.member)
         self._tell_engine(before)
         self.following.settle()
         released = [link for link in self.links.values() if link.unneeded_here]
@@ -415,13 +422,15 @@ class Ring:
         All members up to the horizon are among them.
         """
         self.is_member = True
-        for member in members:
+        known = list(members)
+        for member in known:
             link = self.links[member.peer] = Link(member.peer, member.key)
-            link.is_member = link.claims = True
+            link.member = member
+            link.claims = True
             link.told = _TOLD_MEMBER
             self.members[member.key] = link
             self._nodes[member.peer.node] = member.peer
-        self.topology.know(RingMember(key, link.peer) for key, link in self.members.items())
+        self.topology.know(known)
         self.following.horizon = horizon
 
     def in_order(self) -> Iterator[PeerId]:
