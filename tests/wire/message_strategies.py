@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from peersub.filters import Filter
@@ -117,4 +118,7 @@ def spelled(value: Any) -> Any:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         # Python finds a local time that comes twice a year unequal to all times of other zones.
         return ("datetime", aware - EPOCH)
+    if isinstance(value, msgspec.msgpack.Ext):
+        # Its repr names an address, not what it holds.
+        return ("extension", value.code, value.data)
     return repr(value)

@@ -279,3 +279,9 @@ def test_any_bytes_are_read_or_refused(packed):
         unpack_attributes(packed)
     except WireError:
         return
+
+
+@pytest.mark.parametrize("code", [-128, -5, 100, 127])
+def test_values_of_other_versions_are_passed_on_as_they_came(code):
+    packed = pack_attributes({"a": Ext(code, b"abc")})
+    assert pack_attributes(unpack_attributes(packed)) == packed

@@ -168,7 +168,7 @@ def _packable_other(value: object, room: int) -> Any:
     plain = plain_value(value)
     if plain is not value:
         return _packable(plain, room)
-    if isinstance(value, Ext) and value.code >= 0 and value.code not in _READERS:
+    if isinstance(value, Ext) and value.code not in _READERS:
         return value
     description = repr(value)[:UNNAMED_CHARACTERS_MAX]
     return Ext(_UNNAMED, description.encode("utf-8", "surrogatepass"))
