@@ -127,3 +127,15 @@ def test_the_list_ends_before_a_member_that_was_named_and_is_not_known_yet() -> 
     longer.learn(10, [member(20), member(40)])
     longer.give_up(20)
     assert keys(longer.members()) == [10, 40]
+
+
+def test_who_is_named_once_round_and_then_no_more_is_not_waited_for() -> None:
+    """A predecessor names those that follow this peer too: one that is gone ends no list."""
+    following, _ = a_list([100, 200, 60_000], length=2)
+    following.learn(100, [member(200), member(60_000), member(0)])
+    assert keys(following.members()) == [100, 200]
+    me = RingMember(0, PeerId("me"))
+    following.learn(60_000, [me, member(50), member(100), member(200)])
+    assert keys(following.members()) == [100]
+    following.learn(60_000, [me, member(100), member(200)])
+    assert keys(following.members()) == [100, 200]

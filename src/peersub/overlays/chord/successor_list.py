@@ -97,18 +97,24 @@ class SuccessorList:
         offsets = self._offsets()
         if not offsets or at > max(offsets[-1], self.horizon):
             return
-        end = at if named else self._topology.size
+        size = self._topology.size
+        end, beyond = (at, 0) if named else (size, 0)
         for member in named:
             offset = self._offset(member.key)
-            if offset <= end:
-                # Once round.
-                end = self._topology.size
+            if end < size and offset > end:
+                end = offset
+            elif end < size:
+                # Once round: what follows is named from this peer on.
+                end, beyond = size, offset
+            elif offset > beyond:
+                beyond = offset
+            else:
                 break
-            end = offset
         self.horizon = max(self.horizon, end)
         # Whoever was named before and is not named any more in between is gone.
-        for key in [key for key in self._missing if at < self._offset(key) <= end]:
-            del self._missing[key]
+        for key in list(self._missing):
+            if at < self._offset(key) <= end or self._offset(key) <= beyond:
+                del self._missing[key]
         known = dict.fromkeys(member.key for member in self._topology.known)
         for member in named:
             if member.key not in known and 0 < self._offset(member.key) <= self.horizon:
