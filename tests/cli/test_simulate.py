@@ -310,3 +310,9 @@ def test_explain_needs_a_trace(files, run):
     assert done.code == 2 and "line 1: not a trace" in done.err
     done = run("explain", "--trace", files / "nowhere.jsonl", *asked)
     assert done.code == 2 and "no such file" in done.err
+
+
+def test_explaining_a_trace_that_is_not_there_says_just_that(run):
+    done = run("explain", "--trace", "missing.jsonl", "--event", "e", "--subscription", "s")
+    assert done.code == 2
+    assert done.err.strip().endswith("missing.jsonl: there is no such file. Check the path.")

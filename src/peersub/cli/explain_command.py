@@ -19,6 +19,7 @@ def run_explain_delivery(
     trace: str, event: str, subscription: str, node: str | None, *, as_json: bool
 ) -> int:
     """Run the command; the result is its exit code."""
+    from peersub.files.errors import FileError
     from peersub.trace.explain import Verdict, explain
     from peersub.trace.reading import TraceError
 
@@ -26,6 +27,8 @@ def run_explain_delivery(
         found = explain(_forms(trace), event, subscription, node)
     except TraceError as error:
         raise CommandError(f"{trace}, {error}. Name a trace of peersub simulate --trace.") from None
+    except FileError:
+        raise  # It says by itself what is wrong with the file.
     except (KeyError, TypeError, ValueError) as error:
         raise CommandError(f"{trace}: this is no trace of this version ({error!r}).") from None
     if as_json:

@@ -17,6 +17,10 @@ class Overlay(Protocol):
 
     The same causes in the same order with the same times give the same effects: no clock, no
     generator, no iteration over sets, no hash of a string.
+
+    A peer may offer more, and who asks lives without it: `relays_for(node)`, the peers to ask first
+    for a way to a node whose link broke; `is_joining`, whether it is still on its way into the
+    network; `fingerprint()`, a value that changes whenever the description does.
     """
 
     name: str
