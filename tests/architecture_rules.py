@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "runtime": _CORE,
     "client": frozenset({"events", "filters", "wire", "runtime"}),
     "gateway": _RUNTIME_AND_BELOW | {"client"},
-    "pipeline": _CORE | {"simulator", "client"},
+    "pipeline": _CORE | {"files", "simulator", "client"},
     "bench": _ALL | {""},
     "demo": _ALL | {""},
     "cli": _ALL | {""},
@@ -56,6 +56,10 @@ ONLY_IN: dict[str, str] = {
     "py4j": "pipeline",
     "pyspark": "pipeline",
 }
+
+# Modules within such a home that may not import the package all the same: what workers run must
+# be testable, and usable, without it.
+NEVER_IN: dict[str, str] = {"pyspark": "pipeline.kernels"}
 
 # What reaches outside a pure module, by full name; whatever lies below a name is meant too.
 IMPURE_NAMES = frozenset(
@@ -230,6 +234,9 @@ def home_violations(module: Module) -> list[str]:
         home = ONLY_IN.get(name.split(".")[0])
         if home and not f"{module.name}.".startswith(f"{home}."):
             found.append(f"line {line}: {name} may only be imported in {home}")
+        never = NEVER_IN.get(name.split(".")[0])
+        if never and f"{module.name}.".startswith(f"{never}."):
+            found.append(f"line {line}: {name} may not be imported in {never}")
     return found
 
 

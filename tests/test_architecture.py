@@ -104,6 +104,7 @@ def test_the_table_names_only_its_own_rows():
     ("importer", "source"),
     [
         ("bench.matching", "import pyspark"),
+        ("pipeline.kernels.blocks", "from pyspark.sql import SparkSession"),
         ("matching.compiled", "from numba import njit"),
         ("matching.kernels_of_old", "import numba"),
         ("cli", "def lazily():\n    from pyspark.sql import SparkSession"),

@@ -1,0 +1,1 @@
+"""What the workers do with Arrow batches; no module here imports pyspark."""
