@@ -8,13 +8,13 @@ pytestmark = pytest.mark.spark
 
 
 def test_tasks_and_rows_are_told(spark):
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
     told = []
     with watched(spark, told.append):
         # Bounded work that goes on until something was told.
         for _ in range(200):
-            spark.range(0, 3_000_000, 1, 8).select(F.sum(F.hash("id"))).collect()
+            spark.range(0, 3_000_000, 1, 8).select(functions.sum(functions.hash("id"))).collect()
             if told:
                 break
     assert told

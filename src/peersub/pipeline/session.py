@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +70,8 @@ class SessionSettings:
     master: str = LOCAL_MASTER
     more: Mapping[str, str] = field(default_factory=dict)
     application: str = "peersub"
+    log: Path | None = None
+    """A file for what Java and Spark say while they start and run; by default standard error."""
 
     @property
     def is_connect(self) -> bool:
@@ -79,6 +82,12 @@ class SessionSettings:
     def is_local(self) -> bool:
         """Whether driver and workers are on this machine, in one Java."""
         return self.master.startswith("local")
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether everybody that must reach the driver is on this machine."""
+        host = self.master.partition("://")[2].rpartition(":")[0]
+        return self.is_local or host in ("127.0.0.1", "localhost", "[::1]")
 
 
 def spark_session(settings: SessionSettings | None = None) -> Any:
@@ -111,12 +120,33 @@ def _started(settings: SessionSettings) -> Any:
     chosen = {name: value for name, (value, _) in _AT_START.items()}
     chosen["spark.pyspark.python"] = sys.executable
     chosen["spark.executorEnv.PYTHONPATH"] = str(_package_folder())
-    if settings.is_local:
+    if settings.is_on_loopback:
         chosen["spark.driver.host"] = "127.0.0.1"
         chosen["spark.driver.bindAddress"] = "127.0.0.1"
     for name, value in (chosen | dict(settings.more)).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _errors_to(settings.log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _errors_to(log: Path | None) -> Iterator[None]:
+    """Let processes that are started here write their standard error to a file.
+
+    Java inherits it, keeps it, and has much to say that concerns nobody who runs a job.
+    """
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _prepare_environment(settings: SessionSettings) -> None:
@@ -130,7 +160,7 @@ def _prepare_environment(settings: SessionSettings) -> None:
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     # Left over from another tool, it would turn a local session into a remote one.
     os.environ.pop("SPARK_REMOTE", None)
-    if settings.is_local:
+    if settings.is_on_loopback:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
