@@ -7,7 +7,7 @@ attributes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,13 @@ from peersub.files.opening import Position, explained
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_tables", "parquet_tables"]
+__all__ = [
+    "arrow_tables",
+    "folder_attributes",
+    "opened_parquet",
+    "parquet_tables",
+    "tables_of_parquet",
+]
 
 ROWS_PER_BATCH: Final = 16_384
 _ARROW_FILE_MAGIC: Final = b"ARROW1"
@@ -53,12 +59,14 @@ def parquet_tables(name: str, position: Position | None = None) -> Iterator[pa.T
             position.total = sum(os.path.getsize(file) for file in files)
         position.where = lambda: done[0]
     for file in files:
-        yield from _parquet_file(file, _folder_attributes(name, file))
+        with opened_parquet(file) as opened:
+            yield from tables_of_parquet(opened, folder_attributes(name, file))
         done[0] += os.path.getsize(file) if os.path.exists(file) else 0
 
 
-def _parquet_file(file: str, attributes: dict[str, Any]) -> Iterator[pa.Table]:
-    import pyarrow as pa
+@contextmanager
+def opened_parquet(file: str) -> Iterator[Any]:
+    """A Parquet file; damage found while it is open is explained."""
     import pyarrow.parquet as pq
 
     if file == STANDARD_INPUT:
@@ -68,15 +76,24 @@ def _parquet_file(file: str, attributes: dict[str, Any]) -> Iterator[pa.Table]:
             raise FileError(file, "the file is empty", "A Parquet file is never empty.")
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         _check_names(file, opened.schema_arrow.names)
-        for batch in opened.iter_batches(batch_size=ROWS_PER_BATCH):
-            table = pa.Table.from_batches([batch])
-            for column, value in attributes.items():
-                if column not in table.column_names:
-                    table = table.append_column(column, pa.array([value] * len(table)))
-            yield table
+        yield opened
 
 
-def _folder_attributes(folder: str, file: str) -> dict[str, Any]:
+def tables_of_parquet(
+    opened: Any, attributes: Mapping[str, Any], row_groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of an open Parquet file, or of some of its row groups, with further attributes."""
+    import pyarrow as pa
+
+    for batch in opened.iter_batches(batch_size=ROWS_PER_BATCH, row_groups=row_groups):
+        table = pa.Table.from_batches([batch])
+        for column, value in attributes.items():
+            if column not in table.column_names:
+                table = table.append_column(column, pa.array([value] * len(table)))
+        yield table
+
+
+def folder_attributes(folder: str, file: str) -> dict[str, Any]:
     """What the folders `name=value` between the given folder and a file say of its rows."""
     from urllib.parse import unquote
 

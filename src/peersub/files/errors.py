@@ -36,17 +36,23 @@ class FileError(ValueError):
 
     Attributes:
         name: the file.
-        problem: what is wrong with it, and where.
+        problem: what is wrong with it.
         remedy: what to do.
+        place: where in the file, as `line 7`; empty if that is not known, or all of it is meant.
     """
 
-    def __init__(self, name: str, problem: str, remedy: str = "") -> None:
-        self.name, self.problem, self.remedy = name, problem, remedy
-        message = f"{name}: {problem}" + (f". {remedy}" if remedy else "")
-        super().__init__(one_line(message))
+    def __init__(self, name: str, problem: str, remedy: str = "", place: str = "") -> None:
+        self.name, self.problem, self.remedy, self.place = name, problem, remedy, place
+        where = f"{name}, {place}" if place else name
+        super().__init__(one_line(f"{where}: {self.advice}"))
+
+    @property
+    def advice(self) -> str:
+        """What is wrong and what to do, without the place."""
+        return f"{self.problem}. {self.remedy}" if self.remedy else self.problem
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (FileError, (self.name, self.problem, self.remedy))
+        return (FileError, (self.name, self.problem, self.remedy, self.place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +79,4 @@ Report = Callable[[BadRow], None]
 
 def refuse_row(row: BadRow) -> None:
     """The report that ends reading at the first bad row."""
-    raise FileError(f"{row.name}, {row.place}", row.reason)
+    raise FileError(row.name, row.reason, place=row.place)

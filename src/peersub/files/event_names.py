@@ -18,7 +18,7 @@ from peersub.events.kinds import is_missing
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EventNames"]
+__all__ = ["EventNames", "content_hashes", "given_names", "identifier_problem", "rows_chosen"]
 
 IDENTIFIER_COLUMN = "id"
 
@@ -42,11 +42,14 @@ class EventNames:
             ValueError: an `id` is too long.
         """
         if rows is not None:
-            table = _chosen(table, rows)
-        given = _given_names(table)
+            table = rows_chosen(table, rows)
+        given = given_names(table)
+        problem = next((p for name in given if (p := identifier_problem(name))), None)
+        if problem is not None:
+            raise ValueError(problem)
         unnamed = [row for row, name in enumerate(given) if name is None]
         if unnamed:
-            part = table if len(unnamed) == len(given) else _chosen(table, unnamed)
+            part = table if len(unnamed) == len(given) else rows_chosen(table, unnamed)
             for row, digest in zip(unnamed, content_hashes(part), strict=True):
                 given[row] = self._numbered(digest)
         return given  # type: ignore[return-value]
@@ -57,7 +60,8 @@ class EventNames:
         return digest if count == 0 else f"{digest}#{count}"
 
 
-def _chosen(table: pa.Table, rows: Sequence[int]) -> pa.Table:
+def rows_chosen(table: pa.Table, rows: Sequence[int]) -> pa.Table:
+    """Some rows of a table, which may have no columns."""
     import pyarrow as pa
 
     if not table.num_columns:
@@ -65,20 +69,25 @@ def _chosen(table: pa.Table, rows: Sequence[int]) -> pa.Table:
     return table.take(pa.array(rows, pa.int64()))
 
 
-def _given_names(table: pa.Table) -> list[str | None]:
+def given_names(table: pa.Table) -> list[str | None]:
+    """The `id` of each row, as text; None where there is none."""
     if IDENTIFIER_COLUMN not in table.column_names:
         return [None] * table.num_rows
-    names = [identifier_of(value) for value in values_of_column(table.column(IDENTIFIER_COLUMN))]
-    for name in names:
-        # Four bytes a character at most: only then is it worth counting them.
-        if name is not None and len(name) > IDENTIFIER_BYTES_MAX // 4:
-            size = len(name.encode("utf-8", "surrogatepass"))
-            if size > IDENTIFIER_BYTES_MAX:
-                raise ValueError(
-                    f"an event id has 1 to {IDENTIFIER_BYTES_MAX} bytes, this one has {size}: "
-                    f"{name[:80]!r}. Shorten it, or name the column otherwise"
-                )
-    return names
+    return [identifier_of(value) for value in values_of_column(table.column(IDENTIFIER_COLUMN))]
+
+
+def identifier_problem(name: str | None) -> str | None:
+    """Why an identifier cannot be one; None if it can."""
+    # Four bytes a character at most: only then is it worth counting them.
+    if name is None or len(name) <= IDENTIFIER_BYTES_MAX // 4:
+        return None
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size <= IDENTIFIER_BYTES_MAX:
+        return None
+    return (
+        f"an event id has 1 to {IDENTIFIER_BYTES_MAX} bytes, this one has {size}: "
+        f"{name[:80]!r}. Shorten it, or name the column otherwise"
+    )
 
 
 def content_hashes(table: pa.Table) -> list[str]:

@@ -7,7 +7,7 @@ one by one; without a report the first of them ends reading with a `FileError`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,14 @@ from peersub.files.xml_rows import xml_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EventSource", "kinds_of_text", "read_events"]
+__all__ = [
+    "EventSource",
+    "NumberedTable",
+    "kinds_of_text",
+    "numbered_tables",
+    "read_events",
+    "with_kinds",
+]
 
 CELLS_PER_TABLE_MAX: Final = 1 << 22
 """Rows times columns: rows that share few names are cut into several tables."""
@@ -103,7 +110,16 @@ def read_events(source: EventSource, report: Report = refuse_row) -> Iterator[pa
         yield from (table for table in read(source.name, source.position) if table.num_rows)
         return
     for batch in _row_batches(source, kind, report):
-        yield from _tables(source.name, batch, report)
+        yield from (numbered.table for numbered in numbered_tables(source.name, batch, report))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedTable:
+    """Events, and the place of each in its file, as in `RowBatch`."""
+
+    table: pa.Table
+    numbers: Sequence[int]
+    unit: str
 
 
 def _row_batches(source: EventSource, kind: Format, report: Report) -> Iterator[RowBatch]:
@@ -117,12 +133,10 @@ def _row_batches(source: EventSource, kind: Format, report: Report) -> Iterator[
             batches = document_rows(name, source.records, report, position)
         case _:
             batches = json_line_rows(name, report, position)
-    if not source.schema:
-        return batches
-    return (_with_kinds(name, batch, source.schema, report) for batch in batches)
+    return with_kinds(name, batches, source.schema, report)
 
 
-def _tables(name: str, batch: RowBatch, report: Report) -> Iterator[pa.Table]:
+def numbered_tables(name: str, batch: RowBatch, report: Report) -> Iterator[NumberedTable]:
     """The batch as tables; rows with a value that Arrow cannot hold are reported."""
     if not batch.rows:
         return
@@ -131,7 +145,7 @@ def _tables(name: str, batch: RowBatch, report: Report) -> Iterator[pa.Table]:
         yield from _halves(name, batch, report)
         return
     try:
-        yield table_of_rows(batch.rows)
+        yield NumberedTable(table_of_rows(batch.rows), batch.numbers, batch.unit)
     except ValueError as error:
         if len(batch.rows) > 1:
             yield from _halves(name, batch, report)
@@ -140,14 +154,23 @@ def _tables(name: str, batch: RowBatch, report: Report) -> Iterator[pa.Table]:
         report(BadRow(name, batch.place(0), reason, json.dumps(batch.rows[0], default=str)))
 
 
-def _halves(name: str, batch: RowBatch, report: Report) -> Iterator[pa.Table]:
+def _halves(name: str, batch: RowBatch, report: Report) -> Iterator[NumberedTable]:
     middle = len(batch.rows) // 2
     for part in (slice(None, middle), slice(middle, None)):
         half = RowBatch(batch.rows[part], batch.numbers[part], batch.unit)
-        yield from _tables(name, half, report)
+        yield from numbered_tables(name, half, report)
 
 
 # --- a schema for JSON -------------------------------------------------------------------------
+
+
+def with_kinds(
+    name: str, batches: Iterator[RowBatch], schema: Mapping[str, Kind], report: Report
+) -> Iterator[RowBatch]:
+    """Batches of rows read from JSON, with values of the kinds that a schema gives."""
+    if not schema:
+        return batches
+    return (_with_kinds(name, batch, schema, report) for batch in batches)
 
 
 def _with_kinds(name: str, batch: RowBatch, schema: Mapping[str, Kind], report: Report) -> RowBatch:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from peersub.files.errors import BadRow, FileError, Report
-from peersub.files.opening import Position, line_blocks, read_all
+from peersub.files.opening import LinesOf, Position, line_blocks, read_all
 
 __all__ = ["Row", "RowBatch", "document_rows", "json_line_rows"]
 
@@ -77,10 +77,13 @@ def _not_an_object(value: object) -> str:
 
 
 def json_line_rows(
-    name: str, report: Report, position: Position | None = None
+    name: str, report: Report, position: Position | None = None, part: LinesOf | None = None
 ) -> Iterator[RowBatch]:
-    """The rows of a file with one JSON object per line; blank lines are skipped."""
-    for first, block in line_blocks(name, position):
+    """The rows of a file, or of a part of it, with one JSON object per line.
+
+    Blank lines are skipped. Of a part, lines are counted from 1 as well.
+    """
+    for first, block in line_blocks(name, position, part):
         lines = block.split(b"\n")
         numbers = [first + i for i, line in enumerate(lines) if line and not line.isspace()]
         try:

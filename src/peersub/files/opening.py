@@ -7,13 +7,14 @@ Reading goes in blocks of whole lines, so that memory stays bounded whatever the
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from peersub.files.errors import FileError
 from peersub.files.formats import STANDARD_INPUT
@@ -21,8 +22,10 @@ from peersub.files.formats import STANDARD_INPUT
 __all__ = [
     "BLOCK_BYTES",
     "LINE_BYTES_MAX",
+    "LinesOf",
     "Position",
     "explained",
+    "is_compressed",
     "line_blocks",
     "open_bytes",
     "read_all",
@@ -53,6 +56,56 @@ class Position:
             return self.total  # the file is closed
 
 
+@dataclass(frozen=True, slots=True)
+class LinesOf:
+    """The lines of a file that begin within a range of its bytes; it may not be compressed.
+
+    Law: ranges that follow each other from 0 to the size of a file hold each line exactly once.
+    """
+
+    start: int
+    end: int
+
+    def bytes_of(self, stream: BinaryIO) -> tuple[int, int]:
+        """The range from the first line's first byte to after the last line's last."""
+        first = self._line_start(stream, self.start, self.end)
+        return first, self._line_start(stream, self.end, None) if first < self.end else first
+
+    @staticmethod
+    def _line_start(stream: BinaryIO, offset: int, limit: int | None) -> int:
+        """Where the first line begins at or after an offset; looked for up to a limit."""
+        if offset == 0:
+            return 0
+        # A line begins at the offset itself if the byte before it ends one.
+        stream.seek(offset - 1)
+        place = offset - 1
+        while limit is None or place < limit:
+            block = stream.read(BLOCK_BYTES)
+            end = block.find(b"\n")
+            if end >= 0 or not block:
+                return place + end + 1
+            place += len(block)
+        return place
+
+
+class _Range(io.RawIOBase):
+    """The bytes of a range of a file, as a file of its own."""
+
+    def __init__(self, stream: BinaryIO, start: int, end: int) -> None:
+        super().__init__()
+        self._stream, self._left = stream, end - start
+        stream.seek(start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
 @contextmanager
 def explained(name: str) -> Iterator[None]:
     """Errors of the system and of decompression, in words that say what to do."""
@@ -74,9 +127,17 @@ def explained(name: str) -> Iterator[None]:
         raise FileError(name, f"it cannot be read ({reason})", "Check the file.") from None
 
 
+def is_compressed(name: str) -> bool:
+    """Whether the content of a file is compressed, whatever its name says."""
+    with explained(name), open(name, "rb") as raw:
+        return raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
 @contextmanager
-def open_bytes(name: str, position: Position | None = None) -> Iterator[BinaryIO]:
-    """The content of a file as a stream of bytes, decompressed."""
+def open_bytes(
+    name: str, position: Position | None = None, part: LinesOf | None = None
+) -> Iterator[BinaryIO]:
+    """The content of a file, or of a part of it, as a stream of bytes, decompressed."""
     with explained(name):
         if name == STANDARD_INPUT:
             yield cast(BinaryIO, sys.stdin.buffer)
@@ -84,21 +145,30 @@ def open_bytes(name: str, position: Position | None = None) -> Iterator[BinaryIO
         with open(name, "rb") as raw:
             if position is not None:
                 position.total, position.where = os.fstat(raw.fileno()).st_size, raw.tell
-            if raw.peek(2)[:2] == _GZIP_MAGIC:
+            if part is not None:
+                yield cast(
+                    BinaryIO, io.BufferedReader(_Range(raw, *part.bytes_of(raw)), BLOCK_BYTES)
+                )
+            elif raw.peek(2)[:2] == _GZIP_MAGIC:
                 with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
                     yield cast(BinaryIO, unpacked)
             else:
                 yield raw
 
 
-def line_blocks(name: str, position: Position | None = None) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, each with the number of its first line; without byte-order mark."""
+def line_blocks(
+    name: str, position: Position | None = None, part: LinesOf | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, each with the number of its first line; without byte-order mark.
+
+    Of a part, lines are counted from 1 as well.
+    """
     line = 1
     rest = b""
-    with open_bytes(name, position) as stream:
+    with open_bytes(name, position, part) as stream:
         # What has arrived on a pipe is handled at once, not when a block is full.
         read = getattr(stream, "read1", stream.read) if name == STANDARD_INPUT else stream.read
-        first = True
+        first = part is None or part.start == 0
         while block := read(BLOCK_BYTES):
             if first:
                 block, first = block.removeprefix(_BYTE_ORDER_MARK), False
@@ -107,9 +177,10 @@ def line_blocks(name: str, position: Position | None = None) -> Iterator[tuple[i
                 rest += block
                 if len(rest) > LINE_BYTES_MAX:
                     raise FileError(
-                        f"{name}, line {line}",
+                        name,
                         f"the line is longer than {LINE_BYTES_MAX >> 20} MiB",
                         "Check that the file is of the format you think.",
+                        place=f"line {line}",
                     )
                 continue
             whole = rest + block[:end]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.arrow import rows_of_table
 from peersub.events.envelope import identifier_of
@@ -20,7 +20,19 @@ from peersub.files.errors import BadRow, FileError, Report, refuse_row
 from peersub.files.formats import Format, format_of
 from peersub.files.json_rows import RowBatch, document_rows, json_line_rows
 
-__all__ = ["SubscriptionList", "read_subscriptions"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "SubscriptionList",
+    "WrongSubscriptionError",
+    "original_of_filter",
+    "read_subscriptions",
+    "require_columns",
+    "rows_of_subscriptions",
+    "subscription_of_row",
+    "taken",
+]
 
 LANGUAGE_COLUMNS: Final = {"filter": "sql", "xpath": "xpath"}
 _SHAPE: Final = 'Write {"id": "s1", "filter": "price > 10"}, or "xpath" in place of "filter".'
@@ -42,9 +54,18 @@ class SubscriptionList:
 
     def bad(self, row: int, reason: str) -> BadRow:
         """The report of a subscription whose filter was refused."""
-        column = "xpath" if self.languages[row] == "xpath" else "filter"
-        original = json.dumps({"id": self.ids[row], column: self.texts[row]}, ensure_ascii=False)
+        original = original_of_filter(self.ids[row], self.languages[row], self.texts[row])
         return BadRow(self.name, f"{self.unit} {self.numbers[row]}", reason, original)
+
+
+def original_of_filter(identifier: str, language: str, text: str) -> str:
+    """A subscription as a line of JSON.
+
+    >>> original_of_filter("s1", "sql", "a > 1")
+    '{"id": "s1", "filter": "a > 1"}'
+    """
+    column = "xpath" if language == "xpath" else "filter"
+    return json.dumps({"id": identifier, column: text}, ensure_ascii=False)
 
 
 def read_subscriptions(
@@ -70,7 +91,7 @@ def read_subscriptions(
         for number, row in zip(batch.numbers, batch.rows, strict=True):
             try:
                 _take(found, seen, number, row)
-            except _WrongRowError as error:
+            except WrongSubscriptionError as error:
                 original = json.dumps(row, default=str, ensure_ascii=False)
                 counted(BadRow(name, f"{batch.unit} {number}", str(error), original))
     if not found.ids and not bad:
@@ -78,7 +99,7 @@ def read_subscriptions(
     return found
 
 
-class _WrongRowError(ValueError):
+class WrongSubscriptionError(ValueError):
     """Why a row is no subscription."""
 
 
@@ -102,12 +123,12 @@ def _with_columns(name: str, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
     checked = False
     for batch in batches:
         if batch.rows and not checked:
-            _require_columns(name, list(batch.rows[0]))
+            require_columns(name, list(batch.rows[0]))
             checked = True
         yield batch
 
 
-def _require_columns(name: str, columns: Sequence[str]) -> None:
+def require_columns(name: str, columns: Sequence[str]) -> None:
     """A table without the right columns has one fault, not one in each row."""
     lacking = [] if "id" in columns else ["id"]
     if not any(column in columns for column in LANGUAGE_COLUMNS):
@@ -124,39 +145,56 @@ def _require_columns(name: str, columns: Sequence[str]) -> None:
 def _table_rows(name: str, kind: Format) -> Iterator[RowBatch]:
     first = 1
     for table in parquet_tables(name) if kind is Format.PARQUET else arrow_tables(name):
-        _require_columns(name, table.column_names)
-        wanted = [c for c in ("id", *LANGUAGE_COLUMNS) if c in table.column_names]
-        rows = rows_of_table(table.select(wanted))
+        rows = rows_of_subscriptions(name, table)
         yield RowBatch(rows, list(range(first, first + len(rows))), "row")
         first += len(rows)
 
 
-def _take(
-    found: SubscriptionList, seen: dict[str, int], number: int, row: Mapping[str, Any]
-) -> None:
+def rows_of_subscriptions(name: str, table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, with those of its columns that make a subscription."""
+    require_columns(name, table.column_names)
+    wanted = [c for c in ("id", *LANGUAGE_COLUMNS) if c in table.column_names]
+    return rows_of_table(table.select(wanted))
+
+
+def subscription_of_row(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The id, the language and the text of a subscription; whether it can be parsed is not asked.
+
+    Raises:
+        WrongSubscriptionError: why the row is no subscription.
+    """
     identifier = identifier_of(row.get("id"))
     if not identifier:
-        raise _WrongRowError(f"the subscription has no id. {_SHAPE}")
+        raise WrongSubscriptionError(f"the subscription has no id. {_SHAPE}")
     languages = [column for column in LANGUAGE_COLUMNS if row.get(column) is not None]
     if not languages:
-        raise _WrongRowError(f"the subscription {identifier!r} has no filter. {_SHAPE}")
+        raise WrongSubscriptionError(f"the subscription {identifier!r} has no filter. {_SHAPE}")
     if len(languages) > 1:
-        raise _WrongRowError(
+        raise WrongSubscriptionError(
             f"the subscription {identifier!r} has both filter and xpath. "
             "Make two subscriptions of it."
         )
     text = row[languages[0]]
     if not isinstance(text, str):
-        raise _WrongRowError(
+        raise WrongSubscriptionError(
             f"the {languages[0]} of {identifier!r} is not text. Write it as a string."
         )
+    return identifier, LANGUAGE_COLUMNS[languages[0]], text
+
+
+def taken(identifier: str, place: str) -> str:
+    """What to say of a subscription whose id another one has, which stands at that place."""
+    return f"the id {identifier!r} is taken by {place}. Give each subscription its own id."
+
+
+def _take(
+    found: SubscriptionList, seen: dict[str, int], number: int, row: Mapping[str, Any]
+) -> None:
+    identifier, language, text = subscription_of_row(row)
     if identifier in seen:
-        raise _WrongRowError(
-            f"the id {identifier!r} is taken by {found.unit} {seen[identifier]}. "
-            "Give each subscription its own id."
-        )
+        raise WrongSubscriptionError(taken(identifier, f"{found.unit} {seen[identifier]}"))
     seen[identifier] = number
     found.ids.append(identifier)
     found.texts.append(text)
-    found.languages.append(LANGUAGE_COLUMNS[languages[0]])
+    found.languages.append(language)
     found.numbers.append(number)

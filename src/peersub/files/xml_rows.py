@@ -7,7 +7,7 @@ without entities, DTDs or network, and with bounds. One that is refused is a bad
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from peersub.events.envelope import IDENTIFIER_BYTES_MAX
@@ -24,10 +24,23 @@ DOCUMENT_BYTES_MAX: Final = 16 << 20
 _ORIGINAL_BYTES_KEPT: Final = 4_096
 
 
-def xml_rows(name: str, report: Report, position: Position | None = None) -> Iterator[RowBatch]:
-    """The documents of a folder, in the order of their paths, or the one document of a file."""
+def xml_rows(
+    name: str,
+    report: Report,
+    position: Position | None = None,
+    files: Sequence[str] | None = None,
+) -> Iterator[RowBatch]:
+    """The documents of a folder, in the order of their paths, or the one document of a file.
+
+    Args:
+        name: the folder or the file.
+        report: told of documents that are refused; in a folder also of those that cannot be read.
+        position: is kept up to date.
+        files: those of the folder that are meant; all that end in .xml by default.
+    """
     folder = os.path.isdir(name)
-    files = list(files_below(name, ".xml")) if folder else [name]
+    if files is None:
+        files = list(files_below(name, ".xml")) if folder else [name]
     if not files:
         raise FileError(name, "the folder holds no .xml files", "Check the path.")
     done = 0
@@ -37,8 +50,13 @@ def xml_rows(name: str, report: Report, position: Position | None = None) -> Ite
     numbers: list[int] = []
     size = 0
     for number, file in enumerate(files, 1):
-        body = _content(file)
-        problem = document_problem(body)
+        try:
+            body = _content(file)
+            problem = document_problem(body)
+        except FileError as error:
+            if not folder:
+                raise
+            body, problem = b"", error.advice
         if problem is not None:
             original = body[:_ORIGINAL_BYTES_KEPT].decode("utf-8", "replace")
             report(BadRow(file, "document", problem, original))
