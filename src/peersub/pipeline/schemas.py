@@ -17,11 +17,17 @@ __all__ = [
     "DELIVERIES",
     "EVENTS",
     "FINDINGS",
+    "INGEST_COUNTS",
     "OVERLAY_DELIVERIES",
     "PLACEMENT",
     "QUARANTINE",
     "RECEIPTS",
+    "REPEATED_EVENTS",
+    "REPEATED_SUBSCRIPTIONS",
     "SIMILAR",
+    "SLICES",
+    "STAGED_EVENTS",
+    "STAGED_SUBSCRIPTIONS",
     "SUBSCRIPTIONS",
     "DatasetSchema",
 ]
@@ -42,7 +48,7 @@ class DatasetSchema:
         return from_arrow_schema(self.arrow)
 
 
-def _dataset(name: str, **columns: pa.DataType) -> DatasetSchema:
+def _dataset(name: str, /, **columns: pa.DataType) -> DatasetSchema:
     return DatasetSchema(name, pa.schema(list(columns.items())))
 
 
@@ -80,6 +86,98 @@ QUARANTINE: Final = _dataset(
 """A row is one row of the input that cannot be used, or a file or part of one that cannot be read.
 `dataset` is events or subscriptions, `place` is `line 7`, `row 7`, or empty for a whole file;
 `rows` is how many rows of the input it stands for, null where that cannot be known."""
+
+INGEST_COUNTS: Final = _dataset(
+    "ingest_counts",
+    file=pa.string(),
+    rows_read=pa.int64(),
+    rows_kept=pa.int64(),
+    rows_quarantined=pa.int64(),
+    unreadable=pa.int64(),
+    remark=pa.string(),
+)
+"""A row is a file of the input, or its folder of XML documents. The rows that could be told apart
+are kept or in quarantine; `unreadable` counts the parts that nobody can count rows in."""
+
+SLICES: Final = _dataset(
+    "slices",
+    number=pa.int64(),
+    root=pa.string(),
+    files=pa.list_(pa.string()),
+    format=pa.string(),
+    whole=pa.bool_(),
+    start=pa.int64(),
+    end=pa.int64(),
+    first=pa.int64(),
+    lines_are_rows=pa.bool_(),
+    problem=pa.string(),
+)
+"""A row is a part of the input that one worker reads (`kernels.reading.Slice`)."""
+
+# What rows of both staging datasets have: what they are, where they come from, why they are bad.
+_STAGED: Final[dict[str, pa.DataType]] = {
+    "slice": pa.int64(),
+    "sequence": pa.int64(),
+    "kind": pa.string(),
+    "file": pa.string(),
+    "unit": pa.string(),
+    "position": pa.int64(),
+    "rows": pa.int64(),
+    "lines": pa.int64(),
+    "reason": pa.string(),
+    "original": pa.string(),
+    "remark": pa.string(),
+}
+
+STAGED_EVENTS: Final = _dataset(
+    "staged_events",
+    **_STAGED,
+    names=pa.list_(pa.string()),
+    given=pa.list_(pa.bool_()),
+    positions=pa.list_(pa.int64()),
+    table=pa.binary(),
+)
+"""What workers made of the event files, each read once. A row is, by its `kind`, a *block* of
+events, a *bad* row or part, or the *end* of a slice. `unit` and `position` are its place, counted
+within the slice: `lines` of the ends of earlier slices of the file are still to be added. `given`
+tells names that came from an `id` from names by content, which `#k` may still be added to."""
+
+REPEATED_EVENTS: Final = _dataset(
+    "repeated_events",
+    slice=pa.int64(),
+    sequence=pa.int64(),
+    row=pa.int32(),
+    name=pa.string(),
+    place=pa.string(),
+    first_file=pa.string(),
+    first_place=pa.string(),
+)
+"""A row of a staged block that has its name not for itself alone: the name that it gets or, if
+`first_file` is not null, the event that has the name already. Mostly empty."""
+
+STAGED_SUBSCRIPTIONS: Final = _dataset(
+    "staged_subscriptions",
+    **_STAGED,
+    subscription_id=pa.string(),
+    language=pa.string(),
+    text=pa.string(),
+    digest=pa.binary(),
+    columns=pa.binary(),
+    sequences=pa.list_(pa.int64()),
+)
+"""What workers made of the subscription files. A row is, by its `kind`, a *row* with a
+subscription, a *bad* row or part, the *parsed* columns of some rows, or the *end* of a slice;
+`sequence` is its place among the rows of its slice. A row whose filter does not parse has a
+`reason` and no `digest`."""
+
+REPEATED_SUBSCRIPTIONS: Final = _dataset(
+    "repeated_subscriptions",
+    slice=pa.int64(),
+    sequence=pa.int64(),
+    first_file=pa.string(),
+    first_place=pa.string(),
+)
+"""A staged subscription whose id an earlier one has, and where that one is. Mostly empty."""
 
 DELIVERIES: Final = _dataset("deliveries", event_id=pa.string(), subscription_id=pa.string())
 """A row says that this subscription wants this event; each pair is there once."""
