@@ -54,10 +54,10 @@ def csv_rows(
     header = None
     if part is not None and part.start:
         with _reader(name) as reader:
-            header = _header(name, _next(name, reader), schema)
+            header = _header(name, reader, schema)
     with _reader(name, position, part) as reader:
         if header is None:
-            header = _header(name, _next(name, reader), schema)
+            header = _header(name, reader, schema)
         kinds = dict.fromkeys(header, Kind.STRING) if as_text else schema
         yield from _batches(name, reader, header, kinds, report, lines_are_rows)
 
@@ -96,7 +96,10 @@ class _Reader:
         return self._cells.line_num
 
     def __iter__(self) -> Iterator[list[str]]:
-        return iter(self._cells)
+        return self
+
+    def __next__(self) -> list[str]:
+        return next(self._cells)
 
 
 def quotes_balance(lines: bytes) -> bool:
@@ -123,17 +126,21 @@ class _WrongQuoteError(FileError):
     """A row that cannot be told from the next."""
 
 
-def _next(name: str, reader: _Reader) -> list[str] | None:
-    """The next row that is not blank, None at the end."""
-    try:
-        for cells in reader:
-            if cells:
-                return cells
-    except csv.Error as error:
-        remedy = 'Quote cells as RFC 4180 says: "…", with quotes inside doubled.'
-        place = f"line {reader.line_num}"
-        raise _WrongQuoteError(name, f"not CSV ({error})", remedy, place) from None
-    return None
+def _next(name: str, reader: _Reader) -> tuple[int, list[str]] | None:
+    """The next row that is not blank, with the number of its first line; None at the end."""
+    while True:
+        start = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            remedy = 'Quote cells as RFC 4180 says: "…", with quotes inside doubled.'
+            raise _WrongQuoteError(
+                name, f"not CSV ({error})", remedy, place=f"line {start}"
+            ) from None
+        if cells is None:
+            return None
+        if cells:
+            return start, cells
 
 
 def _not_unicode(text: str) -> str | None:
@@ -147,9 +154,11 @@ def _not_unicode(text: str) -> str | None:
     return None
 
 
-def _header(name: str, cells: list[str] | None, schema: Mapping[str, Kind]) -> list[str]:
-    if cells is None:
+def _header(name: str, reader: _Reader, schema: Mapping[str, Kind]) -> list[str]:
+    found = _next(name, reader)
+    if found is None:
         raise FileError(name, "the file is empty", "A CSV file begins with a header of names.")
+    _, cells = found
     for place, cell in enumerate(cells, 1):
         problem = _not_unicode(cell)
         if problem is not None:
@@ -184,18 +193,20 @@ def _batches(
         rows: list[list[str]] = []
         numbers: list[int] = []
         while len(rows) < ROWS_PER_BATCH:
-            start = reader.line_num + 1
             try:
-                cells = _next(name, reader)
+                found = _next(name, reader)
             except _WrongQuoteError as error:
                 if not lines_are_rows:
+                    if rows:
+                        yield _valued(name, header, rows, numbers, schema, report)
                     raise
                 original = _shown(reader.last_line.rstrip("\r\n"))
                 report(BadRow(name, error.place, error.advice, original))
                 continue
-            if cells is None:
+            if found is None:
                 ended = True
                 break
+            start, cells = found
             if len(cells) != len(header):
                 reason = f"{len(cells)} cells where the header has {len(header)} names"
                 report(BadRow(name, f"line {start}", _ragged(reason), _written(cells)))
