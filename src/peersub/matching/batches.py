@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     # Small batches need no compiled segment, and must not load the compiler.
     from peersub.matching.segment import Segment
 
-__all__ = ["as_table", "deliveries", "match_documents", "match_rows", "match_segment"]
+__all__ = [
+    "as_table",
+    "deliveries",
+    "match_documents",
+    "match_rows",
+    "match_segment",
+    "match_segment_in_parts",
+]
 
 SLICE_ROWS_MAX = 4_096
 """Events that a thread takes at once: their codes stay in the cache."""
@@ -42,17 +49,26 @@ def as_table(events: Any) -> pa.Table:
 def match_segment(segment: Segment, table: pa.Table, threads: int | None) -> list[Found]:
     """What a segment's subscriptions want of a batch, slices of it shared among threads."""
     workers = threads or processor_count()
-    slots = max(1, len(segment.conjuncts.encoder.slots))
-    rows = min(SLICE_ROWS_MAX, max(64, SLICE_CODES_MAX // slots))
-    rows = max(1, min(rows, -(-table.num_rows // workers)))
-    bounds = [
-        (start, min(start + rows, table.num_rows)) for start in range(0, table.num_rows, rows)
-    ]
+    bounds = _slices(segment, table, workers)
     parts = thread_map(lambda part: segment.match_rows(table, *part), bounds, workers)
     return [
         (_event_rows(start, offsets), _names(segment, rows))
         for (start, _), (offsets, rows) in zip(bounds, parts, strict=True)
     ]
+
+
+def match_segment_in_parts(segment: Segment, table: pa.Table, pairs_max: int) -> Iterator[Found]:
+    """What a segment's subscriptions want of a batch; a part has so many pairs, or one event."""
+    for start, stop in _slices(segment, table, 1):
+        for first, offsets, rows in segment.match_parts(table, start, stop, pairs_max):
+            yield _event_rows(first, offsets), _names(segment, rows)
+
+
+def _slices(segment: Segment, table: pa.Table, workers: int) -> list[tuple[int, int]]:
+    slots = max(1, len(segment.conjuncts.encoder.slots))
+    rows = min(SLICE_ROWS_MAX, max(64, SLICE_CODES_MAX // slots))
+    rows = max(1, min(rows, -(-table.num_rows // workers)))
+    return [(start, min(start + rows, table.num_rows)) for start in range(0, table.num_rows, rows)]
 
 
 def _event_rows(start: int, offsets: np.ndarray) -> np.ndarray:
@@ -64,23 +80,28 @@ def _names(segment: Segment, rows: np.ndarray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(rows), segment.identifiers.array, safe=False)
 
 
-def match_rows(match: Callable[[Any], list[str]], table: pa.Table) -> Found:
+def match_rows(
+    match: Callable[[Any], list[str]], table: pa.Table, pairs_max: int | None = None
+) -> Iterator[Found]:
     """Event by event, as dicts: for small batches, where compiling anything would take longer."""
-    return _found(match(row) for row in rows_of_table(table))
+    return _found((match(row) for row in rows_of_table(table)), pairs_max)
 
 
-def match_documents(match: Callable[[Any], list[str]], table: pa.Table, column: str) -> Found:
+def match_documents(
+    match: Callable[[Any], list[str]], table: pa.Table, column: str, pairs_max: int | None = None
+) -> Iterator[Found]:
     """Document by document: what XPath patterns want of the body column."""
     if column not in table.column_names:
-        return _found(())
+        return iter(())
     bodies = table.column(column)
     if pa.types.is_dictionary(bodies.type):
         bodies = bodies.cast(bodies.type.value_type)
     if not _holds_text(bodies.type):
-        return _found(())
-    return _found(
+        return iter(())
+    wanted = (
         [] if body is None else match(body) for chunk in bodies.chunks for body in chunk.to_pylist()
     )
+    return _found(wanted, pairs_max)
 
 
 def _holds_text(kind: pa.DataType) -> bool:
@@ -93,12 +114,21 @@ def _holds_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _found(ids_per_event: Any) -> Found:
+def _found(ids_per_event: Iterable[list[str]], pairs_max: int | None) -> Iterator[Found]:
+    """The pairs of all events in one part, or in parts that end once they have so many pairs."""
     rows: list[int] = []
     names: list[str] = []
     for row, ids in enumerate(ids_per_event):
         rows += [row] * len(ids)
         names += ids
+        if pairs_max is not None and len(rows) >= pairs_max:
+            yield _found_part(rows, names)
+            rows, names = [], []
+    if rows:
+        yield _found_part(rows, names)
+
+
+def _found_part(rows: list[int], names: list[str]) -> Found:
     array = pa.array(names, pa.large_string()).dictionary_encode()
     return np.array(rows, np.int64), array
 

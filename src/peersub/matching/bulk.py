@@ -11,7 +11,7 @@ Workers import this module, so it imports nothing compiled at its top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +22,12 @@ from peersub.filters.filter import Filter
 from peersub.filters.normal_form import Boxes
 from peersub.matching.conjunct_builder import EncodedConjuncts, build
 from peersub.matching.conjunct_merge import merge, numbers_by_first_use
+from peersub.matching.named_arrays import WithPrefix, prefixed
+from peersub.matching.packed_conjuncts import PackedConjuncts
 from peersub.matching.parallel import parallel_map_chunks, processor_count
 
 if TYPE_CHECKING:
+    from peersub.matching.identifiers import Identifiers
     from peersub.matching.segment import Segment
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "columns_of_all_texts",
     "columns_of_texts",
     "combine",
+    "segment_of_columns",
     "segment_of_texts",
 ]
 
@@ -55,6 +59,18 @@ class TextColumns:
     """int32[texts]: the entry of each text, by first use; NO_ENTRY where it is no filter."""
     errors: tuple[tuple[int, FilterError], ...]
     """Which texts are no filters, and why."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything by name, to be sent or saved; all texts must be filters."""
+        assert not self.errors
+        own = {"digests": self.digests, "row_entry": self.row_entry}
+        return own | prefixed("conjuncts", PackedConjuncts.of(self.encoded).arrays())
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TextColumns:
+        """The columns whose arrays these are."""
+        packed = PackedConjuncts.from_arrays(WithPrefix("conjuncts", arrays))
+        return cls(packed.unpacked(), arrays["digests"], arrays["row_entry"], ())
 
 
 def columns_of_texts(texts: Sequence[str | None]) -> TextColumns:
@@ -153,12 +169,28 @@ def segment_of_texts(
         ValueError: an id is missing or there twice, or there are more ids than texts.
     """
     from peersub.matching.identifiers import Identifiers
-    from peersub.matching.segment import Segment
 
+    _check_lengths(ids, texts)
+    identifiers = Identifiers.of(ids)  # before the long part
+    return _segment(identifiers, columns_of_all_texts(texts, processes, progress))
+
+
+def segment_of_columns(ids: Any, columns: TextColumns) -> Segment:
+    """The compiled subscriptions with these ids and parsed texts; raises as `segment_of_texts`."""
+    from peersub.matching.identifiers import Identifiers
+
+    _check_lengths(ids, columns.row_entry)
+    return _segment(Identifiers.of(ids), columns)
+
+
+def _check_lengths(ids: Any, texts: Any) -> None:
     if len(ids) != len(texts):
         raise ValueError(f"{len(ids):,} ids do not fit {len(texts):,} filters: give one id to each")
-    identifiers = Identifiers.of(ids)
-    columns = columns_of_all_texts(texts, processes, progress)
+
+
+def _segment(identifiers: Identifiers, columns: TextColumns) -> Segment:
+    from peersub.matching.segment import Segment
+
     if columns.errors:
         row, error = columns.errors[0]
         error.row = row

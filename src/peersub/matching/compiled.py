@@ -179,12 +179,22 @@ class CompiledIndex:
         ``codes`` is int32[events, slots], contiguous; event ``e`` matches the conjuncts at
         ``offsets[e]:offsets[e + 1]``.
         """
+        found = self.match_within(codes, None)
+        assert found is not None
+        return found
+
+    def match_within(
+        self, codes: np.ndarray, pairs_max: int | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """What ``match`` gives; None as soon as several events have more than so many pairs."""
         assert codes.dtype == np.int32
         assert codes.flags.c_contiguous
         assert codes.shape == (len(codes), self._slot_count)
         offsets = np.zeros(len(codes) + 1, np.int64)
         if len(codes) <= ROWS_ONE_BY_ONE_MAX:
-            return offsets, self._match_events(codes, len(codes), offsets, address_of(offsets))
+            few = self._match_events(codes, len(codes), offsets, address_of(offsets))
+            too_many = pairs_max is not None and len(few) > pairs_max and len(codes) > 1
+            return None if too_many else (offsets, few)
         scratch, found, begin = _thread_scratch, [], 0
         while begin < len(codes):
             left = len(codes) - begin
@@ -199,6 +209,8 @@ class CompiledIndex:
                 scratch.block_events = min(2 * scratch.block_events, batches.BLOCK_EVENTS)
             found.append(part)
             begin = end
+            if pairs_max is not None and offsets[end] > pairs_max and len(codes) > 1:
+                return None
         return offsets, found[0] if len(found) == 1 else np.concatenate(found)
 
     def match_one(self, codes: np.ndarray) -> np.ndarray:
@@ -257,6 +269,17 @@ class CompiledIndex:
         out = np.empty(offsets[-1], np.int32)
         batches.regroup_pairs(scratch.directory, found, always, offsets, out)
         return out
+
+
+def expanded_count(
+    tags: np.ndarray, row_count: int, conjunct_entry: np.ndarray, entry_offsets: np.ndarray
+) -> int:
+    """How many rows :func:`expand` would give, at most."""
+    return int(
+        expansion.room_for(
+            read_only(tags), row_count, read_only(conjunct_entry), read_only(entry_offsets)
+        )
+    )
 
 
 def expand(

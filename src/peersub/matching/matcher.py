@@ -11,7 +11,7 @@ XPath patterns live beside the SQL filters, in an index of their own over the ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from peersub.filters.filter import Filter, Matchable, attributes_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from peersub.matching.bulk import TextColumns
     from peersub.matching.merging import Merge
     from peersub.matching.segment import Segment
     from peersub.matching.xpath_index import XPathIndex
@@ -188,21 +189,49 @@ class Matcher:
         from peersub.matching import batches
 
         table = batches.as_table(events)
-        with self._exclusive:
-            segments = self._segments
-            recent = len(self._recent)
-            has_patterns = len(self._patterns) > 0
-            if recent and (segments or table.num_rows > SMALL_BATCH_ROWS):
-                segments = (*segments, self._compiled_recent())
-                recent = 0
+        segments, recent, has_patterns = self._to_ask(table)
         found = [
             part for segment in segments for part in batches.match_segment(segment, table, threads)
         ]
         if recent:
-            found.append(batches.match_rows(self._match_recent, table))
+            found += batches.match_rows(self._match_recent, table)
         if has_patterns:
-            found.append(batches.match_documents(self._match_body, table, body_column))
+            found += batches.match_documents(self._match_body, table, body_column)
         return batches.deliveries(found)
+
+    def match_parts(
+        self,
+        events: pa.Table | pa.RecordBatch,
+        *,
+        pairs_max: int,
+        body_column: str = "body",
+    ) -> Iterator[pa.Table]:
+        """What `match_batch` returns, in parts of a bounded size, found by this thread alone.
+
+        A part has at most about `pairs_max` rows, or those of one event: where every subscription
+        wants every event, the answer to a batch would not fit into memory.
+        """
+        from peersub.matching import batches
+
+        table = batches.as_table(events)
+        segments, recent, has_patterns = self._to_ask(table)
+        for segment in segments:
+            for part in batches.match_segment_in_parts(segment, table, pairs_max):
+                yield batches.deliveries([part])
+        if recent:
+            for part in batches.match_rows(self._match_recent, table, pairs_max):
+                yield batches.deliveries([part])
+        if has_patterns:
+            for part in batches.match_documents(self._match_body, table, body_column, pairs_max):
+                yield batches.deliveries([part])
+
+    def _to_ask(self, table: pa.Table) -> tuple[tuple[Segment, ...], bool, bool]:
+        """The segments, and whether to ask the small index and the patterns too."""
+        with self._exclusive:
+            segments, recent = self._segments, len(self._recent) > 0
+            if recent and (segments or table.num_rows > SMALL_BATCH_ROWS):
+                return (*segments, self._compiled_recent()), False, len(self._patterns) > 0
+            return segments, recent, len(self._patterns) > 0
 
     def _match_recent(self, event: Matchable) -> list[str]:
         attributes = attributes_of(event)
@@ -246,6 +275,30 @@ class Matcher:
         if len(ids):
             matcher._segments = (segment_of_texts(ids, texts, processes, progress),)
             return_free_memory()
+        return matcher
+
+    @classmethod
+    def from_columns(
+        cls, ids: Any, columns: TextColumns, patterns: Iterable[tuple[str, Filter]] = ()
+    ) -> Matcher:
+        """A matcher for filters that were parsed elsewhere, and for XPath patterns.
+
+        Args:
+            ids: the ids of the parsed filters, a list or an Arrow array of strings.
+            columns: the parsed filters.
+            patterns: XPath patterns and their ids.
+
+        Raises:
+            FilterError: of the first text that was no filter.
+            ValueError: an id is missing or there twice.
+        """
+        from peersub.matching.bulk import segment_of_columns
+
+        matcher = cls()
+        if len(ids):
+            matcher._segments = (segment_of_columns(ids, columns),)
+        for subscription_id, wanted in patterns:
+            matcher.add(subscription_id, wanted)
         return matcher
 
     # --- segments -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from conjuncts over entries, each once, to the living rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from peersub.filters.filter import Filter
-from peersub.matching.compiled import CompiledIndex, expand
+from peersub.matching.compiled import CompiledIndex, expand, expanded_count
 from peersub.matching.conjunct_builder import EncodedConjuncts, build
 from peersub.matching.identifiers import Identifiers
 from peersub.matching.named_arrays import WithPrefix, prefixed
@@ -171,12 +171,49 @@ class Segment:
 
     def match_rows(self, table: pa.Table, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Per event of a slice: offsets into the rows that want it, and those rows."""
-        offsets, tags = self.index.match(self.conjuncts.encoder.encode_table(table, start, stop))
+        codes = self.conjuncts.encoder.encode_table(table, start, stop)
+        found = self._match_within(codes, table, start, None)
+        assert found is not None
+        return found
+
+    def match_parts(
+        self, table: pa.Table, start: int, stop: int, pairs_max: int
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """What `match_rows` gives, in parts: the first event of each, its offsets and its rows.
+
+        A part has at most `pairs_max` rows, or one event. What would be more is given up before it
+        is held, and the events are taken in smaller steps.
+        """
+        codes = self.conjuncts.encoder.encode_table(table, start, stop)
+        begin, step = 0, len(codes)
+        while begin < len(codes):
+            part = codes[begin : begin + step]
+            found = self._match_within(part, table, start + begin, pairs_max)
+            if found is None:
+                step = len(part) // 2
+                continue
+            yield start + begin, *found
+            begin += len(part)
+            if len(found[1]) < pairs_max // 4:
+                step *= 2
+
+    def _match_within(
+        self, codes: np.ndarray, table: pa.Table, start: int, pairs_max: int | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The rows that want each of some events; None if several events have more than allowed."""
+        found = self.index.match_within(codes, pairs_max)
+        if found is None:
+            return None
+        offsets, tags = found
         if has_residue(self.conjuncts):
             self._drop_failed(offsets, tags, table, start)
-        if self.has_conjunct_tags or self.living < len(self.alive):
-            return self._expanded(offsets, tags)
-        return offsets, tags
+        if not self.has_conjunct_tags and self.living == len(self.alive):
+            return offsets, tags
+        if pairs_max is not None and len(codes) > 1:
+            conjunct_entry, _, entry_offsets, _ = self._expansion()
+            if expanded_count(tags, len(self.alive), conjunct_entry, entry_offsets) > pairs_max:
+                return None
+        return self._expanded(offsets, tags)
 
     def _drop_failed(
         self, offsets: np.ndarray, tags: np.ndarray, table: pa.Table, start: int

@@ -19,11 +19,13 @@ __all__ = [
     "FINDINGS",
     "INGEST_COUNTS",
     "OVERLAY_DELIVERIES",
+    "PARSED",
     "PLACEMENT",
     "QUARANTINE",
     "RECEIPTS",
     "REPEATED_EVENTS",
     "REPEATED_SUBSCRIPTIONS",
+    "SHARDS",
     "SIMILAR",
     "SLICES",
     "STAGED_EVENTS",
@@ -73,6 +75,30 @@ SUBSCRIPTIONS: Final = _dataset(
 """A row is a usable subscription. `number` is its place among all rows of the input, from 0;
 `language` is sql or xpath; `digest` is that of the filter's normal form: equal filters, equal
 digests."""
+
+PARSED: Final = _dataset(
+    "parsed",
+    shard=pa.int32(),
+    number=pa.int64(),
+    subscription_ids=pa.list_(pa.string()),
+    columns=pa.binary(),
+    pattern_ids=pa.list_(pa.string()),
+    patterns=pa.list_(pa.string()),
+)
+"""A row is a chunk of subscriptions for one shard of the index: the SQL filters as arrays
+(`kernels.indexing`) with their ids, and the XPath patterns as texts with theirs. `number` is that
+of its first subscription."""
+
+SHARDS: Final = _dataset(
+    "shards",
+    shard=pa.int32(),
+    subscriptions=pa.int64(),
+    patterns=pa.int64(),
+    bytes=pa.int64(),
+    seconds=pa.float64(),
+)
+"""A row is a shard of the index that was built: how many subscriptions it holds, how many of them
+are XPath patterns, its bytes on disk, and the seconds that it took to build."""
 
 QUARANTINE: Final = _dataset(
     "quarantine",
