@@ -24,9 +24,10 @@ import pyarrow.parquet as pq
 from peersub.bench.baselines import Engine, baseline_engines, matcher_engines
 from peersub.bench.numpy_baselines import PrefixBitsets
 from peersub.bench.pairs import difference, first_events, sorted_keys
-from peersub.bench.resident import BuildMeasure, measure_build, warm_up
+from peersub.bench.resident import BuildMeasure, measure_build
 from peersub.bench.timing import run_within_budget
 from peersub.bench.updates import UpdateMeasure, measure_updates
+from peersub.pipeline.kernels.warming import warm_up
 from peersub.workloads import (
     Skew,
     Workload,

@@ -56,7 +56,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 def show(result: BenchResult, console: Console | None = None) -> None:
     """Print the tables, what was measured apart, the baselines' sources and any mismatch."""
-    out = console or _stdout_console()
+    out = console or stdout_console()
     threads = result.settings.threads
     out.print(f"{threads} threads for the matcher from Arrow and for DuckDB; ratio: to the former")
     for cell in result.cells:
@@ -74,7 +74,7 @@ def show(result: BenchResult, console: Console | None = None) -> None:
     _show_verdict(result, out)
 
 
-def _stdout_console() -> Console:
+def stdout_console() -> Console:
     """Wide enough for the tables where standard output is a file or a pipe."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)

@@ -21,10 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from peersub.bench.baselines import event_dicts
-from peersub.workloads import WorkloadSettings, generate
-
-_WARM_UP = WorkloadSettings(subscriptions=5_000, events=64)
+from peersub.pipeline.kernels.warming import warm_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +36,6 @@ class BuildMeasure:
     def bytes_per_subscription(self) -> float:
         """Growth of resident memory per subscription, ids included."""
         return self.resident_bytes / max(self.subscriptions, 1)
-
-
-def warm_up() -> None:
-    """Load what matching needs and compile its kernels, on a small workload."""
-    from peersub.matching.matcher import Matcher
-
-    workload = generate(_WARM_UP)
-    texts = workload.texts()
-    matcher = Matcher.from_texts(texts["id"], texts["filter"], processes=1)
-    matcher.match_batch(workload.events, threads=1)
-    for event in event_dicts(workload.events):
-        matcher.match(event)
 
 
 def measure_build(parquet: Path) -> BuildMeasure:

@@ -117,9 +117,7 @@ def register_views(session: Any, folder: Path, partitions: int) -> Mapping[str, 
         f"(s.values{n} IS NULL OR array_contains(s.values{n}, get(e.codes, s.attribute{n})))"
         for n in range(slots)
     )
-    columns = " AND ".join(
-        f"e.v{n} BETWEEN s.low_v{n} AND s.high_v{n}" for n in range(attributes)
-    )
+    columns = " AND ".join(f"e.v{n} BETWEEN s.low_v{n} AND s.high_v{n}" for n in range(attributes))
     in_order = [
         f"get(e.codes, s.attribute{n}) BETWEEN s.low{n} AND s.high{n}" for n in range(slots)
     ]

@@ -413,6 +413,33 @@ def bench_matching(
     return run_bench_matching(dict(locals()))
 
 
+@bench_app.command("pipeline")
+def bench_pipeline(
+    subscriptions: Annotated[int, typer.Option(min=1, help="How many.")] = 1_000_000,
+    events: Annotated[int, typer.Option(min=1, help="How many.")] = 20_000,
+    share: Annotated[
+        float, typer.Option(help="Mean share of the subscriptions that an event matches.")
+    ] = 0.0001,
+    skew: Annotated[str, typer.Option(help="Distribution: uniform or zipf.")] = "uniform",
+    processors: Annotated[
+        int | None, typer.Option(min=1, help="Spark's local[N]; default: all.")
+    ] = None,
+    shards: Annotated[int, typer.Option(min=0, help="Of the sharded form; 0: leave it out.")] = 4,
+    join_subscriptions: Annotated[
+        int, typer.Option(min=1, help="How many of them Spark's own joins get.")
+    ] = 50_000,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Runs of each query; the quickest counts.")
+    ] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the generator.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Match on Spark with the index in the workers, and with the joins of a skilled user."""
+    from peersub.cli.bench_pipeline_command import run_bench_pipeline
+
+    return run_bench_pipeline(dict(locals()))
+
+
 @bench_app.command("routing")
 def bench_routing(
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of the network.")] = 256,
