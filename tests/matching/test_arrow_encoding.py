@@ -20,10 +20,12 @@ from matching.encoding_values import (
     texts,
     unions,
 )
+from peersub.events.arrow import table_of_rows
 from peersub.events.kinds import KindClass, number_key
 from peersub.filters.boxes import Box
 from peersub.filters.domains import PRESENT, of_class
 from peersub.filters.intervals import FULL, LEAST, points
+from peersub.matching.arrow_columns import string_column
 from peersub.matching.arrow_encoding import _DECIMAL_EXACT
 from peersub.matching.bounds import Buckets, OrderedBounds, TextBounds
 from peersub.matching.conjunct_builder import build
@@ -307,6 +309,16 @@ def test_dense_unions():
     kinds, offsets = pa.array(MIXED_KINDS, pa.int8()), pa.array(MIXED_OFFSETS, pa.int32())
     union = pa.UnionArray.from_dense(kinds, offsets, mixed_children())
     check(mixed_encoder(), pa.table({"u": union}), [{"u": value} for value in MIXED])
+
+
+def test_unions_in_records_that_are_missing():
+    # Arrow itself ends the process when asked for such a field.
+    there = [{"u": {"x": value}} for value in (1, "x", 1.5, True)]
+    rows = [{"u": None}, *there, {}, {"u": {"x": 1}}, {}]
+    table = table_of_rows(rows)
+    check(mixed_encoder(), table, rows)
+    texts = [None, None, "x", None, None, None, None, None]
+    assert string_column(table, ("u", "x"), np.arange(len(rows))).to_pylist() == texts
 
 
 def test_dense_unions_with_type_codes_of_their_own():

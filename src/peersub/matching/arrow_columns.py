@@ -33,6 +33,10 @@ def _strings(array: pa.Array, path: Path) -> pa.LargeStringArray:
         field = kind.get_field_index(path[0]) if pa.types.is_struct(kind) else -1
         if field < 0:
             return pa.nulls(len(array), pa.large_string())
+        if pa.types.is_union(kind.field(field).type):
+            # A union has no nulls to tell of missing records; Arrow ends the process if it must.
+            found = _strings(array.field(field), path[1:])
+            return pc.if_else(array.is_valid(), found, None)
         return _strings(pc.struct_field(array, [field]), path[1:])
     if isinstance(kind, pa.BaseExtensionType):
         return _strings(array.storage, path)

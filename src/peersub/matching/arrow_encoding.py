@@ -336,11 +336,24 @@ def _encode_record(array: pa.Array, tree: SlotTree, target: _Target) -> None:
     _mark(tree, target, OTHER_CODE, _is_there(array))
     fields = {array.type.field(index).name: index for index in range(array.type.num_fields)}
     for name, child in tree.children.items():
-        if name in fields:
+        if name not in fields:
+            target.clear(child)
+        elif pa.types.is_union(array.type.field(fields[name]).type):
+            _encode_union_of_record(array, array.field(fields[name]), child, target)
+        else:
             # Also null where the record is.
             _encode_array(pc.struct_field(array, [fields[name]]), child, target)
-        else:
-            target.clear(child)
+
+
+def _encode_union_of_record(
+    records: pa.Array, array: pa.Array, tree: SlotTree, target: _Target
+) -> None:
+    """A union has no nulls to tell of missing records; Arrow ends the process if it is to do so."""
+    _encode_array(array, tree, target)
+    there = _is_there(records)
+    missing = np.flatnonzero(~there) if isinstance(there, np.ndarray) else np.empty(0, np.int64)
+    for slot in tree.all_slots():
+        target.codes[missing, slot] = target.absent[slot]
 
 
 def _encode_dictionary(array: pa.Array, tree: SlotTree, target: _Target) -> None:
