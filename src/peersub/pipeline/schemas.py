@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 __all__ = [
+    "BANDS",
     "CLASSES",
     "COVERINGS",
     "DELIVERIES",
@@ -26,6 +27,8 @@ __all__ = [
     "REPEATED_EVENTS",
     "REPEATED_SUBSCRIPTIONS",
     "SHARDS",
+    "SAMPLE",
+    "SAMPLED",
     "SIMILAR",
     "SLICES",
     "STAGED_EVENTS",
@@ -208,6 +211,22 @@ REPEATED_SUBSCRIPTIONS: Final = _dataset(
 DELIVERIES: Final = _dataset("deliveries", event_id=pa.string(), subscription_id=pa.string())
 """A row says that this subscription wants this event; each pair is there once."""
 
+SAMPLE: Final = _dataset(
+    "sample",
+    block=pa.int64(),
+    places=pa.list_(pa.int32()),
+    names=pa.list_(pa.string()),
+    table=pa.binary(),
+)
+"""The events by which filters are compared. A row holds those that were drawn from one block;
+`places` numbers them among all that were drawn, from 0."""
+
+SAMPLED: Final = _dataset(
+    "sampled", subscription_id=pa.string(), sampled=pa.int32(), profile=pa.binary()
+)
+"""What a subscription matches of the sample: how many events, and which. Bit i of `profile`, the
+lowest bit of each byte first, stands for the i-th event. Who matches none has no row."""
+
 CLASSES: Final = _dataset(
     "classes",
     digest=pa.binary(),
@@ -216,15 +235,28 @@ CLASSES: Final = _dataset(
     subscription_id=pa.string(),
     members=pa.int64(),
     sampled=pa.int32(),
+    profile=pa.binary(),
 )
-"""A row is a distinct filter: its canonical text, its first subscription, how many have it, and how
-many events of the sample it matches."""
+"""A row is a distinct filter: its first subscription and what that wrote, how many have it, how
+many events of the sample it matches, and which (see `sampled`; null if none)."""
+
+BANDS: Final = _dataset(
+    "bands",
+    band=pa.int32(),
+    folder=pa.string(),
+    rows=pa.int32(),
+    sampled_min=pa.int32(),
+    sampled_max=pa.int32(),
+)
+"""A row is a folder with the compiled index of some thousand classes of similar selectivity."""
 
 COVERINGS: Final = _dataset(
     "coverings", digest=pa.binary(), coverer=pa.binary(), rank=pa.int32(), coverers=pa.int32()
 )
-"""The filter `coverer` is proven to cover the filter `digest`, and is not equal to it. Rank 0 is
-the most selective; `coverers` is how many were found, of which only the first are listed."""
+"""The filter `coverer` is proven to cover the filter `digest`, and is not equal to it; two filters
+that are equivalent but not equal cover each other. Rank 0 is the most selective, by what it matches
+of the sample; `coverers` is how many were found before the search ended, of which only the first
+are listed."""
 
 SIMILAR: Final = _dataset(
     "similar",
@@ -233,7 +265,8 @@ SIMILAR: Final = _dataset(
     rank=pa.int32(),
     similarity=pa.float64(),
 )
-"""The `rank`-nearest neighbour of a filter by f_s on the sample, 0 first."""
+"""The `rank`-nearest neighbour of a filter by f_s on the sample, 0 first. Filters that match no
+event of the sample have none."""
 
 PLACEMENT: Final = _dataset("placement", subscription_id=pa.string(), node=pa.int32())
 """The node that hosts each subscription, by its number in the plans."""

@@ -1,0 +1,90 @@
+"""Covering: for each class the filters that contain its own, the most selective first.
+
+First `class_bands` writes the classes, in the order of their selectivity on the sample, as folders
+with a compiled index each. Then `coverings_of` sends blocks of classes through the bands (see
+`kernels.coverers`, which states what is found and what is given up). Nowhere are all pairs looked
+at, and no class looks at more than a bounded number of candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from peersub.pipeline.kernels.class_bands import BandFolder, write_band
+from peersub.pipeline.kernels.coverers import CoveringBounds, coverings_kernel
+from peersub.pipeline.schemas import BANDS, COVERINGS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["CoveringSettings", "band_folders", "class_bands", "coverings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringSettings:
+    """How covering is looked for.
+
+    Args:
+        bounds: how far to search for one class.
+        band_classes: classes in a band, about; a chain of coverings costs each class half a band
+            of candidates, and each class may visit all bands.
+        tasks: into how many tasks the search is cut.
+    """
+
+    bounds: CoveringBounds = field(default_factory=CoveringBounds)
+    band_classes: int = 8_192
+    tasks: int = 16
+
+
+def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> DataFrame:
+    """BANDS from CLASSES: write all classes below a folder that all workers share.
+
+    Classes that match equally many events of the sample are spread by their digests over the bands
+    that these take up, so that no band is much larger than asked for.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    size = settings.band_classes
+
+    def write(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        written = write_band(table, key[0].as_py(), folder)
+        return pa.Table.from_pylist([asdict(written)], schema=BANDS.arrow)
+
+    # One row per number of events: as many as the sample has, and one more.
+    per_count = classes.groupBy("sampled").agg(f.count("*").alias("classes"))
+    below = f.sum("classes").over(Window.orderBy("sampled")) - f.col("classes")
+    starts = per_count.withColumn("below", below)
+    place = f.col("below") + f.pmod(f.xxhash64("digest"), f.col("classes"))
+    banded = classes.join(f.broadcast(starts), "sampled").select(
+        "digest",
+        "language",
+        "text",
+        "sampled",
+        f.floor(place / size).cast("int").alias("band"),
+    )
+    return banded.groupBy("band").applyInArrow(write, BANDS.spark)
+
+
+def band_folders(bands: DataFrame) -> tuple[BandFolder, ...]:
+    """The rows of BANDS, one per some thousand classes, brought to the driver."""
+    rows = bands.orderBy("band").collect()
+    return tuple(BandFolder(**row.asDict()) for row in rows)
+
+
+def coverings_of(
+    classes: DataFrame, bands: Sequence[BandFolder], settings: CoveringSettings
+) -> DataFrame:
+    """COVERINGS from CLASSES and the bands that were written of them."""
+    folders, bounds = tuple(bands), settings.bounds
+
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return coverings_kernel(batches, folders, bounds)
+
+    asked = classes.select("digest", "language", "text", "sampled")
+    return asked.repartition(settings.tasks, "digest").mapInArrow(kernel, COVERINGS.spark)

@@ -1,0 +1,251 @@
+"""Profiles: the distinct sets of sample events that classes match, and look-up tables over them.
+
+Profiles are written in parts by several workers and read as one by each. Numbers are places in the
+order of (events, first member's digest), so that they do not depend on who wrote what. A *look-up
+table* is a list of entries (key, profile), sorted by key and number: profiles that share a key are
+neighbours in it, and a window around an entry bounds what is looked at however large a bucket is.
+Because numbers grow with the number of events, windows hold sets of similar size.
+
+* **MinHash bands** (Broder 1997; banding after Indyk and Motwani): under a random order of the
+  events, two sets have the same first event with a probability equal to their Jaccard similarity.
+  A band's key joins one, two or four such firsts: the more, the more alike must two sets be.
+* **Less one**: a small set under its own key and under that of each set that lacks one of its
+  events. It meets its nearest sub- and supersets, and sets that differ in one event.
+* **Fewest**: per event the smallest sets that contain it, for small sets with no near relatives.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["DIGEST_BYTES", "LookupTable", "Profiles", "open_profiles", "write_part"]
+
+DIGEST_BYTES: Final = 16
+HASHES: Final = 32
+"""Random orders of the events."""
+BANDS: Final = ((1, 4), (2, 12), (4, 8))
+"""Firsts that a band's key joins, and how many such bands."""
+SMALL_MAX: Final = 7
+"""Events up to which a set is entered under its sets less one."""
+FEWEST: Final = 16
+"""Smallest sets kept per event."""
+PROFILES_OPEN_MAX: Final = 1
+SPARSE_MAX: Final = 96
+"""Events up to which listing them is quicker than looking at all bits."""
+ROWS_AT_ONCE: Final = 4_096
+SEED: Final = 20050830
+"""Of the random orders; any will do, if all workers use the same."""
+
+
+def write_part(profiles: pa.Table, part: int, folder: str | Path) -> int:
+    """Write profiles (`profile`, `first_members`, `members`) as one part; how many they are.
+
+    Writing it again, by whoever, gives the same file, which appears whole or not at all.
+    """
+    bits = _rows_of_bytes(profiles["profile"].to_pylist())
+    first = profiles["first_members"].to_pylist()
+    width = max(map(len, first), default=0)
+    digests = np.zeros((len(first), width, DIGEST_BYTES), np.uint8)
+    for row, some in enumerate(first):
+        digests[row, : len(some)] = _rows_of_bytes(some)
+    members = np.array(profiles["members"].to_pylist(), np.int64)
+    signatures = signatures_of(bits)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(dir=place, prefix=".part-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, bits=bits, digests=digests, members=members, signatures=signatures)
+        Path(draft).chmod(0o644)  # others of the cluster read it
+        Path(draft).replace(_path_of(folder, part))
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    return len(bits)
+
+
+def _path_of(folder: str | Path, part: int) -> Path:
+    return Path(folder) / f"part-{part:05d}.npz"
+
+
+def _rows_of_bytes(rows: Sequence[bytes]) -> np.ndarray:
+    width = len(rows[0]) if rows else 0
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), width)
+
+
+def signatures_of(bits: np.ndarray) -> np.ndarray:
+    """uint16[profiles, HASHES]: the place of the first event of each set in each random order."""
+    events = bits.shape[1] * 8
+    random = np.random.default_rng(SEED)
+    orders = [random.permutation(events) for _ in range(HASHES)]
+    signatures = np.zeros((len(bits), HASHES), np.uint16)
+    for start in range(0, len(bits), ROWS_AT_ONCE):
+        block = np.unpackbits(bits[start : start + ROWS_AT_ONCE], axis=1, bitorder="little")
+        is_sparse = block.sum(axis=1) <= SPARSE_MAX
+        dense, sparse = np.flatnonzero(~is_sparse), np.flatnonzero(is_sparse)
+        rows, places = np.nonzero(block[sparse])
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        for number, order in enumerate(orders):
+            if len(dense):
+                signatures[start + dense, number] = block[dense][:, order].argmax(axis=1)
+            if len(starts):
+                ranks = np.argsort(order).astype(np.uint16)
+                firsts = np.minimum.reduceat(ranks[places], starts)
+                signatures[start + sparse[rows[starts]], number] = firsts
+    return signatures
+
+
+@dataclass(frozen=True, slots=True)
+class LookupTable:
+    """Entries sorted by key and profile, and where those of each profile are."""
+
+    keys: np.ndarray
+    """uint64[entries]"""
+    profiles: np.ndarray
+    """int32[entries]"""
+    positions: np.ndarray
+    """int32[profiles, most entries of one]: -1 where a profile has fewer."""
+
+    @classmethod
+    def of(cls, keys: np.ndarray, profiles: np.ndarray, count: int) -> LookupTable:
+        """The table of some entries, those of each profile together and in the order of numbers."""
+        order = np.argsort(keys, kind="stable").astype(np.int32)
+        ranks = np.empty(len(order), np.int32)
+        ranks[order] = np.arange(len(order), dtype=np.int32)
+        per_profile = np.bincount(profiles, minlength=count)
+        column = np.arange(len(profiles)) - np.repeat(
+            np.cumsum(per_profile) - per_profile, per_profile
+        )
+        positions = np.full((count, max(1, per_profile.max(initial=0))), -1, np.int32)
+        positions[profiles, column] = ranks
+        return cls(keys[order], profiles[order].astype(np.int32), positions)
+
+    def around(self, queries: np.ndarray, window: int) -> np.ndarray:
+        """int32[queries, ...]: profiles within a window of each entry that share its key, or -1."""
+        at = self.positions[queries]
+        keys = self.keys[at]
+        found = [
+            self._at(at + step, keys, at >= 0)
+            for step in (*range(-window, 0), *range(1, window + 1))
+        ]
+        return np.concatenate(found, axis=1)
+
+    def _at(self, places: np.ndarray, keys: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        inside = np.clip(places, 0, len(self.keys) - 1)
+        alike = valid & (inside == places) & (self.keys[inside] == keys)
+        return np.where(alike, self.profiles[inside], -1)
+
+
+class Profiles:
+    """All profiles, and the tables that lead from one to those that may be similar."""
+
+    def __init__(self, parts: Iterable[Path]) -> None:
+        loaded = [np.load(part) for part in parts]
+        bits = np.concatenate([part["bits"] for part in loaded])
+        digests = np.concatenate([part["digests"] for part in loaded])
+        events = np.bitwise_count(bits).sum(axis=1, dtype=np.int32)
+        first = np.ascontiguousarray(digests[:, 0]).view(">u8")
+        order = np.lexsort((first[:, 1], first[:, 0], events))
+        self.events: np.ndarray = events[order]
+        self.bits: np.ndarray = np.ascontiguousarray(bits[order])
+        self.digests: np.ndarray = digests[order]
+        self.members: np.ndarray = np.concatenate([part["members"] for part in loaded])[order]
+        self._signatures = np.concatenate([part["signatures"] for part in loaded])[order]
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """uint64[profiles, events / 64]: the bits, to be counted."""
+        return self.bits.view(np.uint64)
+
+    @cached_property
+    def tables(self) -> list[LookupTable]:
+        """The MinHash bands, and the sets less one."""
+        return [*self._bands(), self._less_one()]
+
+    def _bands(self) -> list[LookupTable]:
+        tables = []
+        everyone = np.arange(len(self))
+        random = np.random.default_rng(SEED + 1)
+        for joined, count in BANDS:
+            for _ in range(count):
+                chosen = random.choice(HASHES, joined, replace=False)
+                keys = np.zeros(len(self), np.uint64)
+                for number in chosen:
+                    keys = (keys << np.uint64(16)) | self._signatures[:, number]
+                tables.append(LookupTable.of(keys, everyone, len(self)))
+        return tables
+
+    def _less_one(self) -> LookupTable:
+        """Small sets under the key of their own events and of those less one."""
+        small = np.flatnonzero(self.events <= SMALL_MAX)
+        rows, places = self._listed(small)
+        random = np.random.default_rng(SEED + 2)
+        weights = random.integers(1, 1 << 63, self.bits.shape[1] * 8, dtype=np.uint64)
+        whole = np.zeros(len(self), np.uint64)
+        np.add.at(whole, rows, weights[places])
+        # The set that lacks the one event of a set is empty, which says nothing.
+        several = self.events[rows] > 1
+        keys = np.concatenate((whole[small], (whole[rows] - weights[places])[several]))
+        profiles = np.concatenate((small, rows[several]))
+        order = np.argsort(profiles, kind="stable")
+        return LookupTable.of(keys[order], profiles[order], len(self))
+
+    def _listed(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The events of some profiles: profile and place of each, in order."""
+        rows: list[np.ndarray] = [np.empty(0, np.int64)]
+        places: list[np.ndarray] = [np.empty(0, np.int64)]
+        for start in range(0, len(chosen), ROWS_AT_ONCE):
+            part = chosen[start : start + ROWS_AT_ONCE]
+            row, place = np.nonzero(np.unpackbits(self.bits[part], axis=1, bitorder="little"))
+            rows.append(part[row])
+            places.append(place)
+        return np.concatenate(rows), np.concatenate(places)
+
+    @cached_property
+    def fewest(self) -> np.ndarray:
+        """int32[events, FEWEST]: per event the smallest profiles with it, -1 where there are
+        fewer.
+        """
+        events = self.bits.shape[1] * 8
+        found = np.full((events, FEWEST), -1, np.int32)
+        filled = np.zeros(events, np.int64)
+        for start in range(0, len(self), ROWS_AT_ONCE):
+            open_events = np.flatnonzero(filled < FEWEST)
+            if not len(open_events):
+                break
+            block = np.unpackbits(
+                self.bits[start : start + ROWS_AT_ONCE], axis=1, bitorder="little"
+            )
+            for event in open_events[block[:, open_events].any(axis=0)]:
+                rows = np.flatnonzero(block[:, event])[: FEWEST - filled[event]]
+                found[event, filled[event] : filled[event] + len(rows)] = start + rows
+                filled[event] += len(rows)
+        return found
+
+
+_opened: OrderedDict[tuple[str, int], Profiles] = OrderedDict()
+
+
+def open_profiles(folder: str, parts: int) -> Profiles:
+    """The profiles in a folder, of which there are so many parts; kept while they are in use."""
+    key = (folder, parts)
+    profiles = _opened.pop(key, None)
+    if profiles is None:
+        profiles = Profiles(path for n in range(parts) if (path := _path_of(folder, n)).exists())
+    _opened[key] = profiles
+    while len(_opened) > PROFILES_OPEN_MAX:
+        _opened.popitem(last=False)
+    return profiles

@@ -1,0 +1,207 @@
+"""Similarity: for each class the filters most like its own, by f_s on the sample's events.
+
+Classes that match the same events have one *profile*, and similarity 1 with each other: they are
+linked in a ring in the order of their digests, each to those that follow it. Where such a group is
+smaller than the number of neighbours asked for, the nearest other profiles fill up. These come from
+look-up tables that bound what is looked at (`kernels.profiles`), and are exact in what is said of
+them (`kernels.neighbours`). Classes that match no event of the sample have no measurable
+similarity: they get no neighbours.
+
+Order: similarity, largest first. Among equals: in a group the digests that follow one's own; else
+profiles of fewer events, then by digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from peersub.pipeline.kernels.neighbours import (
+    NEIGHBOURS,
+    exact_similarities,
+    neighbours_kernel,
+    recall,
+)
+from peersub.pipeline.kernels.profiles import write_part
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["SimilaritySettings", "measured_recall", "similar_of", "unmeasured_count"]
+
+PARTS = 32
+"""Files of profiles; written by as many tasks, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimilaritySettings:
+    """How neighbours are looked for.
+
+    Args:
+        neighbours: how many for each class.
+        tasks: into how many tasks the search is cut.
+    """
+
+    neighbours: int = 5
+    tasks: int = 8
+
+
+def unmeasured_count(classes: DataFrame) -> int:
+    """How many classes match no event of the sample, and so have no neighbours."""
+    from pyspark.sql import functions as f
+
+    return int(classes.filter(f.col("sampled") == 0).count())
+
+
+def similar_of(classes: DataFrame, folder: str, settings: SimilaritySettings) -> DataFrame:
+    """SIMILAR from CLASSES; profiles are written below a folder that all workers share."""
+    grouped = _grouped(classes, settings.neighbours)
+    outside = _outside(grouped, folder, settings)
+    inside = _ring(grouped, settings.neighbours)
+    return inside.unionByName(_filled_up(grouped, outside, settings.neighbours))
+
+
+def _grouped(classes: DataFrame, neighbours: int) -> DataFrame:
+    """Classes with their place in the group of their profile, and those that follow there."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    in_group: Any = Window.partitionBy("profile")
+    ordered: Any = in_group.orderBy("digest")
+    following = (f.lead("digest", step).over(ordered) for step in range(1, neighbours + 1))
+    return classes.filter(f.col("sampled") > 0).select(
+        "digest",
+        "profile",
+        f.row_number().over(ordered).alias("place"),
+        f.count("*").over(in_group).alias("members"),
+        f.first("digest").over(ordered).alias("first_member"),
+        f.array(*following).alias("following"),
+    )
+
+
+def _first_members(grouped: DataFrame, neighbours: int) -> DataFrame:
+    """Per profile the first of its classes."""
+    from pyspark.sql import functions as f
+
+    first = grouped.filter(f.col("place") <= neighbours)
+    return first.groupBy("profile").agg(
+        f.first("first_member").alias("first_member"),
+        f.sort_array(f.collect_list("digest")).alias("first_members"),
+        f.first("members").alias("members"),
+    )
+
+
+def _ring(grouped: DataFrame, neighbours: int) -> DataFrame:
+    """Neighbours within a group: those that follow, after the last the first again."""
+    from pyspark.sql import functions as f
+
+    first = _first_members(grouped, neighbours).select("profile", "first_members")
+    # Only the last of a group need its first ones.
+    several = grouped.filter(f.col("members") > 1)
+    is_late = f.col("place") + neighbours > f.col("members")
+    late = several.filter(is_late).join(first, "profile")
+    early = several.filter(~is_late).withColumn("first_members", f.array().cast("array<binary>"))
+    around = f.filter(f.col("following"), lambda digest: digest.isNotNull())
+    neighbour = f.slice(
+        f.concat(around, "first_members"), 1, f.least(f.lit(neighbours), f.col("members") - 1)
+    )
+    linked = early.unionByName(late).select(
+        "digest", f.posexplode(neighbour).alias("rank", "neighbour")
+    )
+    return linked.select("digest", "neighbour", "rank", f.lit(1.0).alias("similarity"))
+
+
+def _outside(grouped: DataFrame, folder: str, settings: SimilaritySettings) -> DataFrame:
+    """The nearest classes outside of each profile that has not enough members of its own."""
+    from pyspark.sql import functions as f
+
+    neighbours, shares = settings.neighbours, settings.tasks
+
+    def write(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        part = key[0].as_py()
+        rows = write_part(table, part, folder)
+        return pa.table({"part": pa.array([part], pa.int32()), "rows": pa.array([rows])})
+
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return neighbours_kernel(batches, folder, neighbours)
+
+    first = _first_members(grouped, neighbours)
+    parts = first.withColumn("part", f.pmod(f.xxhash64("profile"), f.lit(PARTS)).cast("int"))
+    written = parts.groupBy("part").applyInArrow(write, "part int, rows long")
+    # The sum is there when all parts are written; then the search may begin.
+    whole = written.groupBy().agg(f.sum("rows").alias("rows"))
+    tasks = whole.filter("rows > 0").select(
+        f.explode(f.sequence(f.lit(0), f.lit(shares - 1))).alias("share"),
+        f.lit(shares).alias("shares"),
+        f.lit(PARTS).alias("parts"),
+    )
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return tasks.repartition(shares, "share").mapInArrow(kernel, from_arrow_schema(NEIGHBOURS))
+
+
+def _filled_up(grouped: DataFrame, outside: DataFrame, neighbours: int) -> DataFrame:
+    """Neighbours from outside of the group, behind those within."""
+    from pyspark.sql import functions as f
+
+    small = grouped.filter(f.col("members") <= neighbours)
+    rank = (f.col("members") - 1 + f.col("position")).cast("int")
+    joined = small.join(outside, "first_member")
+    found = joined.select("digest", "neighbour", rank.alias("rank"), "similarity")
+    return found.filter(f.col("rank") < neighbours)
+
+
+def measured_recall(
+    classes: DataFrame, similar: DataFrame, settings: SimilaritySettings, drawn: int = 200
+) -> float:
+    """The share of the true nearest neighbours of some drawn classes that SIMILAR has.
+
+    The drawn classes, those with the smallest keyed hashes, are compared with all others. Both
+    datasets are read: give it ones that are stored.
+    """
+    import numpy as np
+    from pyspark.sql import functions as f
+
+    measurable = classes.filter(f.col("sampled") > 0).select("digest", "profile")
+    chosen = measurable.orderBy(f.xxhash64(f.lit(1), "digest"), "digest").limit(drawn)
+    rows = chosen.collect()
+    if not rows:
+        return 1.0
+    wanted = settings.neighbours
+    asked = _words([bytes(row.profile) for row in rows])
+
+    def nearest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            everyone = _words(batch["profile"].to_pylist())
+            # One more: each of the drawn is among all, and nearest to itself.
+            best = exact_similarities(asked, everyone, wanted + 1)
+            place, column = np.nonzero(best)
+            arrays = [pa.array(place), pa.array(best[place, column])]
+            yield pa.record_batch(arrays, names=["place", "similarity"])
+
+    exact = measurable.mapInArrow(nearest, "place long, similarity double")
+    largest = f.slice(f.sort_array(f.collect_list("similarity"), asc=False), 2, wanted)
+    per_class = exact.groupBy("place").agg(largest.alias("similarities")).collect()
+    truth = np.zeros((len(rows), wanted))
+    for row in per_class:
+        truth[row.place, : len(row.similarities)] = row.similarities
+    place_of = {bytes(row.digest): place for place, row in enumerate(rows)}
+    found = np.zeros((len(rows), wanted))
+    listed = similar.join(f.broadcast(chosen.select("digest")), "digest").collect()
+    for row in listed:
+        found[place_of[bytes(row.digest)], row.rank] = row.similarity
+    return recall(found, truth)
+
+
+def _words(profiles: list[bytes]) -> np.ndarray:
+    import numpy as np
+
+    width = len(profiles[0]) if profiles else 8
+    return np.frombuffer(b"".join(profiles), np.uint64).reshape(-1, width // 8)
