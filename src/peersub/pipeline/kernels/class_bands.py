@@ -33,6 +33,8 @@ FILTERS_KEPT_MAX: Final = 16_384
 """Parsed filters that a process remembers: general ones are asked again and again."""
 _CLASSES_FILE: Final = "classes.arrow"
 _INDEX_FOLDER: Final = "index"
+_EXPRESSION_WORDS: Final = ("RLIKE", "REGEXP")
+"""A text without these has no regular expression, and is its own indexed form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def matcher_of_rows(classes: pa.Table) -> Matcher:
     for row, (language, text) in enumerate(zip(*columns, strict=True)):
         if language == "xpath":
             patterns[str(row)] = Filter.xpath(text)
-        elif "RLIKE" in text.upper():
+        elif any(word in text.upper() for word in _EXPRESSION_WORDS):
             texts[str(row)] = indexed_form(Filter(text)).text
         else:
             texts[str(row)] = text
