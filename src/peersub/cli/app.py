@@ -187,7 +187,10 @@ def simulate(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Without files: small (default), attributes or market."),
+        typer.Option(
+            metavar="KIND",
+            help="Without files: small (default to 4,096 nodes), symbols, attributes or market.",
+        ),
     ] = None,
     strategy: Annotated[
         str | None,

@@ -32,6 +32,7 @@ __all__ = ["SimulateOptions", "run_simulate"]
 
 VIOLATIONS_SHOWN: Final = 10
 VIOLATIONS_IN_JSON: Final = 100
+_PARTS: Final = ("setting_up", "running", "checking")
 
 
 def run_simulate(options: SimulateOptions) -> int:
@@ -89,6 +90,8 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
             checker=checker,
             observers=observers,
             progress=lambda simulation: _show(progress, simulation),
+            # CPU time: what else the machine does is not what the simulation costs.
+            stopwatch=time.process_time,
         )
         seconds = time.perf_counter() - started
     meter.finish()
@@ -96,7 +99,8 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
 
 
 def _show(progress: Progress, simulation: Simulation) -> None:
-    text = f"{simulation.now_ms / 1000:,.1f} s, {simulation.counters.steps:,} steps"
+    steps = simulation.counters.steps
+    text = f"{simulation.now_ms / 1000:,.1f} s, {steps:,} steps" if steps else "setting up"
     progress.update(0, 0, text)
 
 
@@ -121,6 +125,7 @@ def _summary(
         state_bytes=[state_bytes_of(host.overlay) for host in outcome.simulation.living()],
         invariants_checked=outcome.invariant_checks,
         invariants_failed=outcome.invariant_failures,
+        invariants_sample=outcome.invariant_sample,
     )
     unkept = outcome.checker.violations_count - len(outcome.checker.violations)
     summary["violations"] = len(outcome.violations) + unkept
@@ -136,14 +141,21 @@ def _summary(
         for violation in outcome.violations[:VIOLATIONS_IN_JSON]
     ]
     summary["replay"] = shlex.join(options.command())
-    messages = max(summary["messages"]["total"], 1)
-    summary["cost"] = {
+    summary["cost"] = _cost(outcome, summary["messages"]["total"], seconds)
+    return summary
+
+
+def _cost(outcome: Outcome, messages: int, seconds: float) -> dict[str, Any]:
+    """What this process spent: the only part of the summary that differs between two runs."""
+    spent = {name: outcome.seconds.get(name, 0.0) for name in _PARTS}
+    return {
         "seconds": round(seconds, 3),
+        "cpu_seconds": round(sum(spent.values()), 3),
+        **{f"cpu_seconds_{name}": round(part, 3) for name, part in spent.items()},
         "steps": outcome.simulation.counters.steps,
-        "microseconds_per_message": round(seconds * 1e6 / messages, 2),
+        "microseconds_per_message": round(spent["running"] * 1e6 / max(messages, 1), 2),
         "memory_peak_mb": _memory_peak_mb(),
     }
-    return summary
 
 
 def _memory_peak_mb() -> int | None:

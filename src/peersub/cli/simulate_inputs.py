@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["SimulateOptions", "content_of", "scenario_of"]
 
 EVENTS_BY_DEFAULT: Final = 100
+SMALL_NODES_MAX: Final = 4_096
+"""Up to this size the workload is `small` if none is named: in larger networks nearly every node
+would want nearly every event on behalf of others."""
 CHURN_MS_MIN: Final = 10_000
 LEAVE_EVERY_MS: Final = 500
 BEST_EFFORT, AT_LEAST_ONCE = "best_effort", "at_least_once"
@@ -154,7 +157,8 @@ def _scenario_of_options(options: SimulateOptions, content: ListedContent | None
     count = options.subscriptions_count
     if count is None:
         count = nodes if content is None else len(content.subscriptions)
-    workload: dict[str, Any] = {"kind": options.workload or "small", **given.workload}
+    drawn = options.workload or ("small" if nodes <= SMALL_NODES_MAX else "symbols")
+    workload: dict[str, Any] = {"kind": drawn, **given.workload}
     if content is not None:
         workload = {"kind": "given"}
     return Scenario(

@@ -130,10 +130,17 @@ def histogram_lines(counts: Mapping[int, int]) -> Iterator[str]:
 
 
 def _verdict(summary: Mapping[str, Any]) -> str:
-    checks = summary["invariants"]["checks"]
-    cost = summary["cost"]
-    spent = f"{cost['seconds']:.1f} s, {cost['microseconds_per_message']:.0f} µs per message"
     if summary["violations"]:
-        return f"{_count(summary['violations'], 'violation')}; {spent}"
+        return f"{_count(summary['violations'], 'violation')}; {_spent(summary['cost'])}"
+    checks, sample = summary["invariants"]["checks"], summary["invariants"]["sample"]
     checked = f" and {_count(checks, 'check')} of the overlay's invariants" if checks else ""
-    return f"every delivery checked{checked}: nothing violated; {spent}"
+    if checked and sample:
+        checked += f", each at {sample:,} nodes"
+    return f"every delivery checked{checked}: nothing violated; {_spent(summary['cost'])}"
+
+
+def _spent(cost: Mapping[str, Any]) -> str:
+    memory = cost["memory_peak_mb"]
+    return f"{cost['seconds']:.1f} s, {cost['microseconds_per_message']:.0f} µs per message" + (
+        f", {memory:,} MB" if memory else ""
+    )

@@ -1,14 +1,17 @@
 """What is subscribed and published in a simulation: by number, so that more of it changes nothing.
 
 `SmallContent` is made for finding mistakes: few attributes with few values, so that filters cover,
-equal and overlap each other all the time, and each event matches some. `ListedContent` holds what a
-file or a generator gave.
+equal and overlap each other all the time, and each event matches some. `SymbolContent` is made for
+large networks: each filter is about one of a few symbols, so that tables of thousands of filters
+have coverers, and an event is wanted by a few in a hundred. `ListedContent` holds what a file or a
+generator gave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from random import Random
 from typing import Protocol
 
@@ -21,11 +24,12 @@ __all__ = [
     "Content",
     "ListedContent",
     "SmallContent",
+    "SymbolContent",
     "WorkloadChoice",
     "content_for",
 ]
 
-WORKLOAD_KINDS = ("small", "attributes", "given")
+WORKLOAD_KINDS = ("small", "symbols", "attributes", "given")
 EVENTS_GENERATED = 10_000
 """Events of the attribute workload; a run that publishes more begins again under new names."""
 
@@ -35,9 +39,10 @@ class WorkloadChoice:
     """Which subscriptions and events.
 
     Args:
-        kind: `small` (few values, much overlap), `attributes` (the standard matching workload), or
-            `given` (the caller brings them, from files).
-        values: of `small`: how many values a numeric attribute has.
+        kind: `small` (few values, much overlap), `symbols` (few symbols, few of them popular),
+            `attributes` (the standard matching workload), or `given` (the caller brings them, from
+            files).
+        values: of `small` and `symbols`: how many values a numeric attribute has.
         xpath_share: of `small`: the share of subscriptions that are XPath patterns.
         share_matched: of `attributes`: the mean share of subscriptions that an event matches.
         skew: of `attributes`: `uniform` or `zipf`.
@@ -132,6 +137,49 @@ class SmallContent:
         return Event(f"e{number}", attributes, body)
 
 
+SYMBOLS = 64
+"""About as many rows the largest tables have, if each symbol has a filter that covers the others."""
+_POPULARITY = list(accumulate(1 / rank for rank in range(1, SYMBOLS + 1)))
+"""Zipf's law: the first symbol is in a fifth of the filters and the events."""
+
+
+class SymbolContent:
+    """Trades and who wants them, drawn by number: symbols, with prices and quantities in steps."""
+
+    def __init__(self, seed: int, choice: WorkloadChoice) -> None:
+        self._seed = seed
+        self._values = choice.values
+
+    def subscription(self, number: int) -> tuple[str, Filter]:
+        """All trades of a symbol, or those above a price, below one, or of some quantity."""
+        random = Random(f"{self._seed}/subscription/{number}")
+        symbol = f"symbol = '{_symbol(random)}'"
+        value = random.randrange(1, self._values)
+        wish = random.choice(
+            (
+                "",
+                f" AND price >= {value}",
+                f" AND price < {value}",
+                f" AND price >= {value} AND quantity > {random.choice((1, 10, 100))}",
+            )
+        )
+        return f"s{number}", Filter(symbol + wish)
+
+    def event(self, number: int) -> Event:
+        """A trade."""
+        random = Random(f"{self._seed}/event/{number}")
+        trade = {
+            "symbol": _symbol(random),
+            "price": random.randrange(self._values),
+            "quantity": random.choice((1, 5, 20, 50, 200)),
+        }
+        return Event(f"e{number}", trade)
+
+
+def _symbol(random: Random) -> str:
+    return f"S{random.choices(range(SYMBOLS), cum_weights=_POPULARITY)[0]:02}"
+
+
 _WORDS = ("amber", "ash", "birch", "blue", "cedar", "coral")
 
 
@@ -185,6 +233,8 @@ def content_for(choice: WorkloadChoice, seed: int, subscriptions: int) -> Conten
     """
     if choice.kind == "small":
         return SmallContent(seed, choice)
+    if choice.kind == "symbols":
+        return SymbolContent(seed, choice)
     if choice.kind == "attributes":
         return _attribute_content(choice, seed, subscriptions)
     raise SettingsError("this scenario needs files: give subscriptions and events")

@@ -331,7 +331,7 @@ class Simulation:
         counters = self.counters
         counters.steps += 1
         if not counters.steps % PROGRESS_EVERY_STEPS:
-            self._report_progress()
+            self.report_progress()
         now_ms = self._clock.now_ms
         effects = host.node.handle(cause, now_ms)
         if self._observers:
@@ -346,7 +346,8 @@ class Simulation:
         for observer in self._observers:
             observer.observe(record)
 
-    def _report_progress(self) -> None:
+    def report_progress(self) -> None:
+        """Say that something goes on, to who asked for that; a run that never ends ends here."""
         if self.counters.steps > self._steps_max:
             raise RunawayError(f"more than {self._steps_max:,} steps by {self.now_ms} ms")
         if self._progress is not None:

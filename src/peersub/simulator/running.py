@@ -12,6 +12,7 @@ import gc
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, Unsubscribe
@@ -32,7 +33,9 @@ __all__ = ["Outcome", "PhaseOutcome", "Run", "run_scenario"]
 
 TRACEBACK_LINES_MAX = 12
 INVARIANT_NODES_MAX = 4_096
-"""The invariants of larger networks take too long to check."""
+"""In larger networks of an overlay that can, some nodes are checked, drawn anew each time."""
+INVARIANT_SAMPLE = 1_024
+"""How many."""
 STEP_NODES_MAX = 256
 """Networks up to this size are also checked at each step."""
 STEP_COMPLAINTS_MAX = 20
@@ -74,6 +77,10 @@ class Outcome:
     phases: list[PhaseOutcome] = field(default_factory=list)
     invariant_checks: int = 0
     invariant_failures: int = 0
+    invariant_sample: int = 0
+    """Nodes looked at in a check of a large network; 0 if all nodes always were."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By the stopwatch, what was spent on `setting_up`, `running` and `checking` invariants."""
 
     @property
     def is_good(self) -> bool:
@@ -89,6 +96,7 @@ def run_scenario(
     checker: DeliveryChecker | None = None,
     observers: Sequence[Observer] = (),
     progress: Callable[[Simulation], None] | None = None,
+    stopwatch: Callable[[], float] | None = None,
 ) -> Outcome:
     """Carry the scenario out, and say what came of it.
 
@@ -99,6 +107,7 @@ def run_scenario(
         checker: judges deliveries.
         observers: further ones, such as a writer of the trace.
         progress: is called now and then.
+        stopwatch: seconds; no result depends on it but those of the outcome.
 
     Raises:
         SettingsError: the scenario cannot be carried out as it is.
@@ -108,7 +117,15 @@ def run_scenario(
     if schedule is None:
         schedule = schedule_of(scenario, content)
     make_node = node_maker(scenario, sample_of(scenario, content))
-    run = Run(scenario, schedule, make_node, checker or DeliveryChecker(), observers, progress)
+    run = Run(
+        scenario,
+        schedule,
+        make_node,
+        checker or DeliveryChecker(),
+        observers,
+        progress,
+        stopwatch=stopwatch,
+    )
     return run.carry_out()
 
 
@@ -125,6 +142,7 @@ class Run:
         progress: Callable[[Simulation], None] | None = None,
         *,
         checks_invariants: bool = True,
+        stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self.scenario = scenario
         self.schedule = schedule
@@ -142,6 +160,8 @@ class Run:
             progress=progress,
         )
         self.outcome = Outcome(scenario, schedule, self.simulation, checker)
+        self._stopwatch = stopwatch
+        self._spent_until = 0.0 if stopwatch is None else stopwatch()
 
     def carry_out(self) -> Outcome:
         """Do all that is scheduled; exceptions of protocols become violations."""
@@ -161,10 +181,18 @@ class Run:
             is_quiet = False
         finally:
             gc.set_threshold(*thresholds)
+        self._spend("running")
         outcome.checker.finish(self.simulation.now_ms, settled=is_quiet)
         outcome.violations[:0] = outcome.checker.violations
         outcome.violations.sort(key=lambda violation: violation.now_ms)
         return outcome
+
+    def _spend(self, on: str) -> None:
+        """What has been spent since this was last called was spent on that."""
+        if self._stopwatch is not None:
+            now, seconds = self._stopwatch(), self.outcome.seconds
+            seconds[on] = seconds.get(on, 0.0) + now - self._spent_until
+            self._spent_until = now
 
     # --- a start in a converged state ----------------------------------------------------------
 
@@ -174,12 +202,17 @@ class Run:
         part = self._kind.part("converged")
         assert part is not None, f"{self._kind.name} has no converged start"
         overlays = [simulation.add(node).overlay for node, _ in self.schedule.given]
-        part.converge(overlays, {node: dict(given) for node, given in self.schedule.given})
+        part.converge(
+            overlays,
+            {node: dict(given) for node, given in self.schedule.given},
+            simulation.report_progress,
+        )
         simulation.link_all()
         for node, given in self.schedule.given:
             simulation.give(node, given)
             # What the state that was set asks for, such as timers, comes out with the next cause.
             simulation.cause(node, TimerFired(_BEGIN))
+        self._spend("setting_up")
         self._check_invariants()
 
     # --- phases --------------------------------------------------------------------------------
@@ -220,18 +253,30 @@ class Run:
         )
 
     def _check_invariants(self) -> None:
-        check = getattr(self._invariants, "check_quiet", None)
-        living = self.simulation.living()
-        if check is None or len(living) > INVARIANT_NODES_MAX:
+        if not hasattr(self._invariants, "check_quiet"):
             return
+        self._spend("running")
         sides: dict[int, list[Any]] = {}
-        for host in living:
+        for host in self.simulation.living():
             sides.setdefault(host.group, []).append(host.overlay)
         for overlays in sides.values():
             self.outcome.invariant_checks += 1
-            for text in check(overlays):
+            for text in self._complaints(overlays):
                 self.outcome.invariant_failures += 1
                 self._report("invariant", text)
+        self._spend("checking")
+
+    def _complaints(self, overlays: list[Any]) -> list[str]:
+        """What the invariants say of nodes that can all reach each other; of many, of some."""
+        part: Any = self._invariants
+        check_sample: Callable[..., list[str]] | None = getattr(part, "check_sample", None)
+        if check_sample is None or len(overlays) <= INVARIANT_NODES_MAX:
+            check_quiet: Callable[..., list[str]] = part.check_quiet
+            return check_quiet(overlays)
+        self.outcome.invariant_sample = INVARIANT_SAMPLE
+        seed, number = self.scenario.seed, self.outcome.invariant_checks
+        drawn = Random(f"{seed}/invariants/{number}").sample(overlays, INVARIANT_SAMPLE)
+        return check_sample(overlays, drawn)
 
     def _step_checkers(self) -> list[Observer]:
         check = getattr(self._invariants, "check_step", None)

@@ -141,6 +141,7 @@ def summarise(
     state_bytes: Sequence[int] = (),
     invariants_checked: int = 0,
     invariants_failed: int = 0,
+    invariants_sample: int = 0,
 ) -> dict[str, Any]:
     """The whole summary; `about` (overlay, nodes, seed, ...) comes first.
 
@@ -165,7 +166,11 @@ def summarise(
             "mean": _short(sum(state_bytes) / max(len(state_bytes), 1)),
             "max": max(state_bytes, default=0),
         },
-        "invariants": {"checks": invariants_checked, "failed": invariants_failed},
+        "invariants": {
+            "checks": invariants_checked,
+            "failed": invariants_failed,
+            "sample": invariants_sample,
+        },
         "violations": checker.violations_count,
         "phases": {
             name: _phase_json(checker.phases.get(name, DeliveryCounts()), phase)

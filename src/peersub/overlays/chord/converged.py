@@ -9,7 +9,7 @@ receiver, and publishers that are served by the same edges, share the rows.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.chord.joining import key_of
@@ -28,16 +28,27 @@ Tables = dict[PeerId, dict[PeerId, Rows]]
 KEY_ATTEMPTS_MAX = 1_000_000
 LIST_MAX = 256
 """More entries than any successor list has."""
+PROGRESS_EVERY = 256
+"""Peers, or edges, after which progress is reported."""
 
 
-def converge(peers: Sequence[ChordPeer], subscriptions: Mapping[str, Mapping[str, Filter]]) -> None:
-    """Make the peers one ring, with these subscriptions by node and name, ready."""
+def converge(
+    peers: Sequence[ChordPeer],
+    subscriptions: Mapping[str, Mapping[str, Filter]],
+    progress: Callable[[], None] = lambda: None,
+) -> None:
+    """Make the peers one ring, with these subscriptions by node and name, ready.
+
+    It takes long for thousands of peers: `progress` is called again and again meanwhile.
+    """
     if not peers:
         return
     ring = _placed(peers)
     links, horizons = _links(peers, ring)
     strategy = peers[0].engine.maintenance.strategy
     for place, (peer, member) in enumerate(zip(peers, ring, strict=True)):
+        if not place % PROGRESS_EVERY:
+            progress()
         # What one peer has found out about filters serves all that live in one process.
         peer.engine.maintenance.strategy = strategy
         peer.install(member.key, [ring[other] for other in links[place]], horizons[place])
@@ -45,7 +56,7 @@ def converge(peers: Sequence[ChordPeer], subscriptions: Mapping[str, Mapping[str
         peer.engine.home.install(given)
         for name, wanted in given.items():
             peer.engine.maintenance.subscribe(name, wanted)
-    tables = fixpoint(peers)
+    tables = fixpoint(peers, progress)
     sent: dict[PeerId, dict[PeerId, tuple[tuple[int, ...], Rows]]] = {p.me: {} for p in peers}
     for peer in peers:
         for edge, rows in tables[peer.me].items():
@@ -120,7 +131,7 @@ def ideal_topology(peer: ChordPeer, ring: Iterable[RingMember]) -> ChordTopology
     return topology
 
 
-def fixpoint(peers: Sequence[ChordPeer]) -> Tables:
+def fixpoint(peers: Sequence[ChordPeer], progress: Callable[[], None] = lambda: None) -> Tables:
     """The rows that belong on each edge, given the topologies and the local filters as they are."""
     by_name = {peer.me: peer for peer in peers}
     combinations: dict[PeerId, Combination] = {}
@@ -136,7 +147,9 @@ def fixpoint(peers: Sequence[ChordPeer]) -> Tables:
             by_label.setdefault(edge.label, []).append((peer, edge.peer))
     tables: Tables = {peer.me: {} for peer in peers}
     for label in sorted(by_label, reverse=True):
-        for publisher, me in by_label[label]:
+        for number, (publisher, me) in enumerate(by_label[label]):
+            if not number % PROGRESS_EVERY:
+                progress()
             scope = publisher.topology.scope_of(me)
             served = by_name[me].topology.serves(publisher.me, scope)
             tables[publisher.me][me] = combinations[me].rows(served, scope)

@@ -6,30 +6,40 @@ what was delegated to it, each to the peer that stands at its start.
 At rest: fingers, predecessors and successor lists are those of the true ring; the two ends of each
 edge agree on its scope and its rows; the rows are the fixpoint of section 4.4, so none mentions an
 interest that is gone; and along every path of two edges the filters shrink (section 4.2).
+
+That rows are the fixpoint is asked of each peer by itself: what it sent to a publisher is what its
+own filters and the tables of its edges make. Labels fall along every chain of edges, so if that
+holds everywhere there is only one state it can be. In a large network some peers are asked, and
+each of them is looked at as closely as in a small one (`check_sample`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from peersub.filters.filter import Filter
 from peersub.overlays.chord import arcs
 from peersub.overlays.chord.arcs import Arc
-from peersub.overlays.chord.converged import fixpoint, ideal_topology
+from peersub.overlays.chord.converged import ideal_topology
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.chord.peer import ChordPeer, Phase
 from peersub.overlays.core.causes import Cause, Publish, Received
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import unwrapped
+from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.control_filters import Intervals
 from peersub.overlays.routing.messages import Entry, Notify
 from peersub.overlays.routing.rows import ControlRows, Rows
 
-__all__ = ["check_partition", "check_quiet", "check_step"]
+__all__ = ["check_partition", "check_quiet", "check_sample", "check_step"]
 
 ROWS_CHECKED_MAX = 500_000
 """Rows on paths of two edges that are looked at; of more, a part that is spread evenly."""
+NEAR_MIN = 256
+"""Successors that are looked at, at least: more than any list has that is not set by hand."""
 
 
 # --- always ------------------------------------------------------------------------------------
@@ -98,6 +108,11 @@ def _arc(scope: tuple[int, ...]) -> Arc:
 
 def check_quiet(peers: Sequence[ChordPeer]) -> list[str]:
     """Complaints about a network at rest, all of whose nodes can reach each other."""
+    return check_sample(peers, peers)
+
+
+def check_sample(peers: Sequence[ChordPeer], sample: Sequence[ChordPeer]) -> list[str]:
+    """The same, for these of its peers; that all are members with keys and arcs, for every one."""
     present = [peer for peer in peers if peer.phase not in (Phase.LEAVING, Phase.LEFT)]
     members = [peer for peer in present if peer.phase is Phase.MEMBER]
     complaints = [
@@ -105,23 +120,24 @@ def check_quiet(peers: Sequence[ChordPeer]) -> list[str]:
         for peer in present
         if peer.phase is not Phase.MEMBER
     ]
-    ring = [RingMember(peer.key, peer.me) for peer in members]
-    by_key: dict[int, PeerId] = {}
-    for key, name in ring:
-        if key in by_key:
-            return [*complaints, f"{by_key[key]} and {name} stand at one key, {key}"]
-        by_key[key] = name
+    ring = sorted(RingMember(peer.key, peer.me) for peer in members)
+    for one, other in pairwise(ring):
+        if one.key == other.key:
+            return [*complaints, f"{one.peer} and {other.peer} stand at one key, {one.key}"]
     for peer in members:
         complaints += check_partition(peer)
-        complaints += _check_place(peer, ring)
+    keys = [member.key for member in ring]
+    chosen = [peer for peer in sample if peer.phase is Phase.MEMBER]
+    for peer in chosen:
+        complaints += _check_place(peer, ring, keys)
     if not complaints:
-        complaints += _check_edges(members)
+        complaints += _check_edges(chosen, {peer.me: peer for peer in members})
     return complaints
 
 
-def _check_place(peer: ChordPeer, ring: list[RingMember]) -> list[str]:
-    """Fingers, predecessor and successor list against the true ring."""
-    ideal, topology = ideal_topology(peer, ring), peer.topology
+def _check_place(peer: ChordPeer, ring: Sequence[RingMember], keys: list[int]) -> list[str]:
+    """Fingers, predecessor and successor list against the true ring, clockwise by its keys."""
+    ideal, topology = ideal_topology(peer, _around(peer, ring, keys)), peer.topology
     complaints = []
     if ideal.successor != topology.successor:
         complaints.append(f"{peer.me} takes {topology.successor} for its successor")
@@ -139,11 +155,21 @@ def _check_place(peer: ChordPeer, ring: list[RingMember]) -> list[str]:
     return complaints
 
 
-def _check_edges(peers: list[ChordPeer]) -> list[str]:
+def _around(peer: ChordPeer, ring: Sequence[RingMember], keys: list[int]) -> Iterable[RingMember]:
+    """The members that the place of a peer depends on; those that it does not take long to sort."""
+    near = max(NEAR_MIN, peer.settings.successors)
+    if len(ring) <= near:
+        return ring
+    size, turn = peer.settings.size, bisect_left(keys, peer.key)
+    turns = dict.fromkeys((turn + step) % len(ring) for step in range(-1, near))
+    for k in range(1, peer.settings.key_bits + 1):
+        turns[bisect_left(keys, (peer.key + (size >> k)) % size) % len(ring)] = None
+    return [ring[place] for place in turns]
+
+
+def _check_edges(peers: list[ChordPeer], by_name: dict[PeerId, ChordPeer]) -> list[str]:
     """Both ends agree; the rows are the fixpoint; filters shrink along paths."""
-    by_name = {peer.me: peer for peer in peers}
     complaints = []
-    expected = fixpoint(peers)
     for peer in peers:
         maintenance = peer.engine.maintenance
         for edge in peer.topology.fingers():
@@ -151,20 +177,32 @@ def _check_edges(peers: list[ChordPeer]) -> list[str]:
             given = other.engine.publishers().get(peer.me)
             if given != edge.arc:
                 complaints.append(f"{edge.peer} serves {given} for {peer.me}, not {edge.arc}")
-                continue
-            told = maintenance.told(edge.peer)
-            if told != other.engine.maintenance.sent(peer.me):
+            elif maintenance.told(edge.peer) != other.engine.maintenance.sent(peer.me):
                 complaints.append(f"{peer.me} has other rows than {edge.peer} sent")
-            elif told != expected[peer.me][edge.peer]:
-                complaints.append(f"the rows on {peer.me} -> {edge.peer} are not the fixpoint")
-        for publisher in peer.engine.publishers():
+        combination = _combination(peer)
+        for publisher, scope in peer.engine.publishers().items():
             source = by_name.get(publisher)
             if source is None or peer.me not in source.topology.edges():
                 complaints.append(f"{peer.me} serves {publisher}, which has no edge to it")
+                continue
+            served = peer.topology.serves(publisher, scope)
+            if maintenance.sent(publisher) != combination.rows(served, scope):
+                complaints.append(f"the rows on {publisher} -> {peer.me} are not the fixpoint")
     return complaints or _check_paths(peers, by_name)
 
 
-def _check_paths(peers: list[ChordPeer], by_name: dict[PeerId, ChordPeer]) -> list[str]:
+def _combination(peer: ChordPeer) -> Combination:
+    """What the peer's filters and the tables of its edges make, worked out from nothing else."""
+    maintenance = peer.engine.maintenance
+    exact = maintenance.settings.strategy.exact_reach
+    combination = maintenance.strategy.combination(peer.topology if exact else None)
+    combination.replace(None, maintenance.local_rows())
+    for edge in peer.topology.edges():
+        combination.replace(edge, maintenance.told(edge))
+    return combination
+
+
+def _check_paths(peers: Sequence[ChordPeer], by_name: dict[PeerId, ChordPeer]) -> list[str]:
     """u -> v -> w: what the second edge wants, and what v wants, the first wants as well."""
     paths: list[tuple[ChordPeer, ChordPeer, PeerId | None]] = []
     rows_count = 0

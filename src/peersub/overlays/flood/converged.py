@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below
@@ -14,10 +14,15 @@ __all__ = ["converge"]
 _TRIES_PER_LINK = 8
 
 
-def converge(peers: Sequence[FloodPeer], subscriptions: Mapping[str, Mapping[str, Filter]]) -> None:
+def converge(
+    peers: Sequence[FloodPeer],
+    subscriptions: Mapping[str, Mapping[str, Filter]],
+    progress: Callable[[], None] = lambda: None,
+) -> None:
     """Link the peers, each to some before it by keyed draws, and give them their subscriptions."""
     linked: dict[PeerId, dict[PeerId, None]] = {peer.me: {} for peer in peers}
     for place, peer in enumerate(peers):
+        progress()
         wanted = min(place, peer.settings.degree)
         for attempt in range(_TRIES_PER_LINK * wanted):
             if len(linked[peer.me]) >= wanted:

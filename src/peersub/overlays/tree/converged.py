@@ -6,7 +6,7 @@ lead to on this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
@@ -17,9 +17,14 @@ from peersub.overlays.tree.peer import TreePeer
 __all__ = ["converge"]
 
 
-def converge(peers: Sequence[TreePeer], subscriptions: Mapping[str, Mapping[str, Filter]]) -> None:
+def converge(
+    peers: Sequence[TreePeer],
+    subscriptions: Mapping[str, Mapping[str, Filter]],
+    progress: Callable[[], None] = lambda: None,
+) -> None:
     """Make the peers one tree with the first as its root, and fill the tables of all edges."""
     for place, peer in enumerate(peers):
+        progress()
         wide = peer.settings.children_max
         parent = peers[(place - 1) // wide] if place else None
         children = peers[place * wide + 1 : place * wide + wide + 1]
