@@ -5,7 +5,7 @@ import json
 import pytest
 
 from peersub import Filter
-from peersub.cli.simulate_inputs import SimulateOptions
+from peersub.cli.simulate_inputs import SimulateOptions, scenario_of
 from peersub.trace.reading import check_trace
 
 EVENTS = [
@@ -121,6 +121,22 @@ def test_the_summary_has_what_it_should(run):
     assert {"by_kind", "per_event", "per_delivery"} <= set(summary["messages"])
     assert {"per_join", "per_leave", "per_subscribe"} <= set(summary["control"])
     assert {"gini", "max_over_mean"} <= set(summary["load"])
+
+
+def test_the_cost_is_of_this_process_and_by_part(run):
+    cost = summary_of(run(*small("--json", "--start", "converged")))["cost"]
+    parts = [cost[f"cpu_seconds_{part}"] for part in ("setting_up", "running", "checking")]
+    assert parts[1] > 0
+    assert cost["cpu_seconds"] == pytest.approx(sum(parts), abs=0.01)
+    assert cost["microseconds_per_message"] > 0
+    assert cost["memory_peak_mb"] > 1
+
+
+@pytest.mark.parametrize(("nodes", "kind"), [(4_096, "small"), (4_097, "symbols")])
+def test_the_workload_suits_the_size(nodes, kind):
+    assert scenario_of(SimulateOptions(nodes=nodes), None).workload.kind == kind
+    chosen = scenario_of(SimulateOptions(nodes=nodes, workload="attributes"), None)
+    assert chosen.workload.kind == "attributes"
 
 
 def test_one_seed_is_one_run(run, tmp_path):

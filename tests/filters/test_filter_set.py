@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from peersub.filters import sample_columns
 from peersub.filters.boxes import box_matches
 from peersub.filters.covering_index import SCAN_MAX, CoveringIndex, Subject, Summary
 from peersub.filters.filter import Filter
@@ -470,9 +471,11 @@ def test_merging_does_not_depend_on_the_order_of_operations():
             assert entry.merged(budget, sample) == merged
 
 
-@given(st.lists(EVENTS, max_size=80), sql_filters(opaque=True))
-def test_columns_of_a_sample_say_what_each_event_says(events, wanted):
-    columns = SampleColumns(events)
-    for box in wanted.boxes:
-        expected = sum(box_matches(box, event) << place for place, event in enumerate(events))
-        assert columns.box_bits(box) == expected
+@given(st.lists(EVENTS, max_size=80), sql_filters(opaque=True), st.sampled_from([0, 1_024]))
+def test_columns_of_a_sample_say_what_each_event_says(events, wanted, dense_max):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_columns, "_DENSE_MAX", dense_max)
+        columns = SampleColumns(events)
+        for box in wanted.boxes:
+            expected = sum(box_matches(box, event) << place for place, event in enumerate(events))
+            assert columns.box_bits(box) == expected

@@ -7,6 +7,7 @@ from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.flood import invariants
 from peersub.overlays.flood.peer import FloodPeer
 from peersub.overlays.registry import OVERLAYS
+from peersub.simulator import running
 from peersub.simulator.activities import (
     CrashActivity,
     HealActivity,
@@ -145,6 +146,34 @@ def test_each_side_of_a_partition_is_checked_by_itself(monkeypatch):
     monkeypatch.setattr(invariants, "check_quiet", lambda peers: asked.append(len(peers)) or [])
     run_scenario(scenario_with(PartitionActivity(sides=3)))
     assert asked == [12, 12, 4, 4, 4, 4, 4, 4]
+
+
+def test_of_a_large_network_some_nodes_are_checked_others_each_time(monkeypatch):
+    asked = []
+
+    def check_sample(peers, sample):
+        assert all(peer in peers for peer in sample)
+        asked.append((len(peers), sorted(peer.me.node for peer in sample)))
+        return []
+
+    monkeypatch.setattr(running, "INVARIANT_NODES_MAX", 11)
+    monkeypatch.setattr(running, "INVARIANT_SAMPLE", 5)
+    monkeypatch.setattr(invariants, "check_sample", check_sample, raising=False)
+    outcome = run_scenario(scenario_with(LeaveActivity(count=1)))
+    assert outcome.violations == []
+    assert outcome.invariant_sample == 5
+    assert [count for count, _ in asked] == [12, 12], "11 nodes are few enough to check all"
+    assert all(len(dict.fromkeys(names)) == 5 for _, names in asked)
+    assert asked[0] != asked[1]
+
+
+def test_a_stopwatch_says_what_was_spent_on_what():
+    ticks = iter(range(1_000_000))
+    scenario = scenario_with(EVENTS, start="converged")
+    outcome = run_scenario(scenario, stopwatch=lambda: float(next(ticks)))
+    assert list(outcome.seconds) == ["setting_up", "running", "checking"]
+    assert sum(outcome.seconds.values()) == next(ticks) - 1
+    assert run_scenario(scenario).seconds == {}
 
 
 def test_all_nodes_share_one_strategy_with_a_sample_of_the_events():

@@ -6,7 +6,7 @@ import pytest
 
 from peersub.simulator import actions as do
 from peersub.simulator import activities as asked
-from peersub.simulator.content import SmallContent, WorkloadChoice
+from peersub.simulator.content import SmallContent, SymbolContent, WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.schedule import schedule_of
 from peersub.simulator.shrink import explicit_scenario
@@ -122,6 +122,19 @@ def test_the_explicit_scenario_of_a_schedule_has_that_schedule(seed):
     schedule = drawn(scenario)
     explicit = Scenario.from_toml(explicit_scenario(scenario, schedule).to_toml())
     assert drawn(explicit) == schedule
+
+
+def test_filters_about_symbols_cover_each_other_and_are_wanted_by_few():
+    content = SymbolContent(3, WorkloadChoice(kind="symbols"))
+    again = SymbolContent(3, WorkloadChoice(kind="symbols"))
+    assert content.subscription(5) == again.subscription(5)
+    assert content.event(7) == again.event(7) != content.event(8)
+    wanted = [content.subscription(number)[1] for number in range(400)]
+    events = [content.event(number) for number in range(100)]
+    share = sum(one.matches(event) for one in wanted for event in events) / 40_000
+    assert 0.01 < share < 0.1
+    whole = {one for one in wanted if "AND" not in one.text}
+    assert sum(any(one.covers(other) for one in whole) for other in wanted) > 300
 
 
 def test_content_is_drawn_by_number():

@@ -24,6 +24,8 @@ __all__ = ["SampleColumns"]
 
 _STRIDE: Final = 64
 """Every so many values a prefix is kept: memory against time."""
+_DENSE_MAX: Final = 1_024
+"""Up to so many values a prefix is kept for each: that is 128 kB."""
 
 
 class SampleColumns:
@@ -109,22 +111,26 @@ class _Column:
 class _SortedValues:
     """The values of one class, with the events that have them."""
 
-    __slots__ = ("keys", "places", "prefixes")
+    __slots__ = ("keys", "places", "prefixes", "stride")
 
     def __init__(self, pairs: list[tuple[Any, int]]) -> None:
         pairs.sort()
         self.keys = [key for key, _ in pairs]
         self.places = [place for _, place in pairs]
+        self.stride = 1 if len(pairs) <= _DENSE_MAX else _STRIDE
         self.prefixes = [0]
-        for start in range(0, len(pairs), _STRIDE):
-            self.prefixes.append(self.prefixes[-1] | _bits_of(self.places[start : start + _STRIDE]))
+        for start in range(0, len(pairs), self.stride):
+            more = _bits_of(self.places[start : start + self.stride])
+            self.prefixes.append(self.prefixes[-1] | more)
 
     def below(self, cut: Cut) -> int:
         """The events whose value lies below the cut."""
         key, side = cut
         rank = (bisect_right if side else bisect_left)(self.keys, key)
-        whole = rank // _STRIDE
-        return self.prefixes[whole] | _bits_of(self.places[whole * _STRIDE : rank])
+        whole, rest = divmod(rank, self.stride)
+        if not rest:
+            return self.prefixes[whole]
+        return self.prefixes[whole] | _bits_of(self.places[rank - rest : rank])
 
 
 def _bits_of(places: Iterable[int]) -> int:

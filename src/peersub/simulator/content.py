@@ -138,7 +138,7 @@ class SmallContent:
 
 
 SYMBOLS = 64
-"""About as many rows do the largest tables have: each symbol has a filter that covers the others."""
+"""The largest tables have about as many rows: each symbol has a filter that covers the others."""
 _POPULARITY = list(accumulate(1 / rank for rank in range(1, SYMBOLS + 1)))
 """Zipf's law: the first symbol is in a fifth of the filters and the events."""
 

@@ -9,6 +9,12 @@ from peersub.filters.filter import Filter
 from peersub.overlays.chord.converged import converge
 from peersub.overlays.chord.invariants import check_quiet
 from peersub.overlays.chord.peer import ChordPeer
+from peersub.simulator.content import WorkloadChoice, content_for
+from peersub.simulator.nodes import node_maker, sample_of
+from peersub.simulator.running import Run
+from peersub.simulator.scenario import Scenario
+from peersub.simulator.schedule import schedule_of
+from peersub.trace.checkers import DeliveryChecker
 
 
 def state_of(peer: ChordPeer) -> dict[str, Any]:
@@ -86,3 +92,47 @@ def test_rows_are_shared_between_sender_and_receiver() -> None:
         for edge in peer.topology.edges():
             told = peer.engine.maintenance.told(edge)
             assert told is twin.peer(edge.node).engine.maintenance.sent(peer.me)
+
+
+def reached(start: str, count: int, strategy: str) -> dict[str, Any]:
+    """What `peersub simulate --start …` sets up, with the workload of large networks, by node."""
+    scenario = Scenario(
+        overlay="chord",
+        nodes=count,
+        subscriptions=count,
+        start=start,
+        join_every_ms=50,
+        settings={"strategy": strategy},
+        workload=WorkloadChoice(kind="symbols"),
+    )
+    content = content_for(scenario.workload, scenario.seed, count)
+    run = Run(
+        scenario,
+        schedule_of(scenario, content),
+        node_maker(scenario, sample_of(scenario, content)),
+        DeliveryChecker(),
+        checks_invariants=False,  # every state is compared instead
+    )
+    assert run.carry_out().violations == []
+    return {
+        host.name: (state_of(host.overlay), host.node.describe()["links"], sorted(host.links))
+        for host in run.simulation.living()
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "strategy"),
+    [
+        (64, "covering"),
+        (128, "imperfect"),
+        pytest.param(1_024, "imperfect", marks=pytest.mark.slow),
+    ],
+)
+def test_both_starts_of_a_simulation_reach_one_state(count: int, strategy: str) -> None:
+    joined, converged = (reached(start, count, strategy) for start in ("joined", "converged"))
+    assert list(joined) == list(converged)
+    assert len(joined) == count
+    for node, state in joined.items():
+        assert converged[node] == state, node
+    rows = [len(told) for state, _, _ in joined.values() for told in state["told"].values()]
+    assert max(rows) > 5, "tables that say something"

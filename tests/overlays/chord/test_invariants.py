@@ -5,7 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from overlays.chord.ring_world import World
-from peersub.overlays.chord.invariants import check_partition, check_quiet, check_step
+from peersub.overlays.chord.invariants import (
+    check_partition,
+    check_quiet,
+    check_sample,
+    check_step,
+)
 from peersub.overlays.chord.peer import ChordPeer, Phase
 from peersub.overlays.core.causes import Publish, Received
 from peersub.overlays.core.effects import Send
@@ -81,6 +86,24 @@ def test_damage_is_noticed(
     assert check_quiet(world.peers) == []
     damage(world.peer("n4"))
     assert any(complaint in said for said in check_quiet(world.peers))
+
+
+def test_a_sample_is_looked_at_as_closely_as_all(world: World) -> None:
+    damaged, others = world.peer("n4"), [peer for peer in world.peers if peer.me.node != "n4"]
+    _forgets_a_finger(damaged)
+    assert any("wrong fingers" in said for said in check_sample(world.peers, [damaged]))
+    assert check_sample(world.peers, []) == []
+    # What concerns the whole ring is asked of everyone.
+    _stays_outside(others[0])
+    assert any("has not joined" in said for said in check_sample(world.peers, []))
+
+
+def test_rows_of_a_sample_are_worked_out_from_its_own_tables(world: World) -> None:
+    peer = world.peer("n4")
+    edge = peer.topology.edges()[0]
+    peer.engine.maintenance._tables[edge]._told = NO_ROWS
+    world.peer(edge.node).engine.maintenance._publishers[peer.me].sent = NO_ROWS
+    assert any("fixpoint" in said for said in check_sample(world.peers, [world.peer(edge.node)]))
 
 
 def test_rows_that_are_wrong_at_both_ends_are_no_fixpoint(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -97,6 +97,15 @@ class Publication:
             if len(self._answers) < ANSWERS_KEPT_MAX:
                 self._answers[digest] = answer
         return answer
+
+    def matches_any(self, filters: Iterable[Filter]) -> bool:
+        """Whether one of the filters wants the event: `matches` for a whole table."""
+        answers = self._answers
+        for wanted in filters:
+            answer = answers.get(wanted.digest)
+            if self.matches(wanted) if answer is None else answer:
+                return True
+        return False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publication):

@@ -380,6 +380,8 @@ class FilterMaintenance:
             self._ready = []
 
     def _taken_effects(self) -> list[Effect]:
+        if not self._effects and not self._outgoing:
+            return []
         effects, self._effects = self._effects, []
         outgoing, self._outgoing = self._outgoing, {}
         effects += [Send(peer, tuple(messages)) for peer, messages in outgoing.items()]

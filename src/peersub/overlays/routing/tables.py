@@ -17,6 +17,7 @@ table of which nothing is known yet, told or held, wants everything.
 from __future__ import annotations
 
 from enum import Enum
+from operator import itemgetter
 from typing import Final
 
 from peersub.overlays.core.publication import Publication
@@ -30,6 +31,8 @@ __all__ = ["CHUNKS_MAX", "EdgeTable", "Outcome"]
 
 CHUNKS_MAX: Final = 4_096
 """Chunks of one update that are collected."""
+_FILTER_OF: Final = itemgetter(1)
+"""The filter of an entry."""
 
 
 class Outcome(Enum):
@@ -163,9 +166,9 @@ class EdgeTable:
             return any(
                 name == control and holds_key(intervals, key) for name, intervals in rows.control
             )
-        wants = publication.matches
         if reach is None:
-            return any(wants(entry[1]) for entry in rows.entries)
+            return publication.matches_any(map(_FILTER_OF, rows.entries))
+        wants = publication.matches
         return any(reach.meets(entry.reach, part) and wants(entry[1]) for entry in rows.entries)
 
 
