@@ -176,6 +176,7 @@ def test_row_16_a_newcomer_is_adopted_exactly_where_it_becomes_a_finger(
     key, ring = place
     chord = topology(key, ring)
     adopted = any((newcomer - start) % SIZE < length for start, length in chord.adopts())
+    assert chord.adopts_at(newcomer) == adopted
     if newcomer in ring:
         # Taken keys, this peer's own among them, are never adopted.
         assert not adopted

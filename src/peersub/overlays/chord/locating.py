@@ -284,8 +284,7 @@ class Locating:
 
     def _on_node_join(self, key: int, node: str) -> None:
         # Whoever joins from now on may be nearer still: ask the topology, not the filter.
-        size = self._topology.size
-        if any(arcs.contains(arc, key, size) for arc in self._topology.adopts()):
+        if self._topology.adopts_at(key):
             self._ring.reach(node)
 
 

@@ -359,12 +359,11 @@ class Ring:
         if not unknown:
             return
         wanted = self.following.wanted(unknown)
-        adopted = self.topology.adopts()
         for member in unknown:
             if (
                 member in wanted
                 or self._is_before(member.key, is_new)
-                or any(arcs.contains(arc, member.key, self.topology.size) for arc in adopted)
+                or self.topology.adopts_at(member.key)
             ):
                 self.reach(member.peer.node)
                 dial = self._dialling.get(member.peer.node)
@@ -382,7 +381,7 @@ class Ring:
         return linked is None or not self.links[linked].is_member
 
     def _is_unreachable(self, node: str, now_ms: int) -> bool:
-        return self._unreachable.get(node, now_ms) > now_ms
+        return bool(self._unreachable) and self._unreachable.get(node, now_ms) > now_ms
 
     def _is_before(self, key: int, is_new: bool) -> bool:
         """Whether a member at this key would be the predecessor, or is to know this newcomer."""

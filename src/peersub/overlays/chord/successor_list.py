@@ -76,6 +76,7 @@ class SuccessorList:
     def wanted(self, candidates: Iterable[RingMember]) -> dict[RingMember, None]:
         """Those of the members not known yet that would be part of the list."""
         offsets = self._topology.offsets_up_to(self.horizon) or self._offsets()
+        enough = self._enough(offsets)
         found: dict[RingMember, None] = {}
         for member in sorted(candidates, key=lambda member: self._offset(member.key)):
             offset = self._offset(member.key)
@@ -83,11 +84,11 @@ class SuccessorList:
                 # It claims the key of this peer: that is to be settled between the two.
                 found[member] = None
                 continue
-            enough = self._enough(offsets)
             last = offsets[(enough or len(offsets)) - 1] if offsets else self._topology.size
             if offset < last or (enough is None and offset <= self.horizon):
                 found[member] = None
                 insort(offsets, offset)
+                enough = self._enough(offsets)
         return found
 
     # --- learning ------------------------------------------------------------------------------

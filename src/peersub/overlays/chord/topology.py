@@ -310,6 +310,18 @@ class ChordTopology:
                 break
         return arcs.united(found, self.size)
 
+    def adopts_at(self, key: int) -> bool:
+        """Whether a newcomer at the key becomes a finger: whether one of `adopts()` holds the key.
+
+        Of the distances 2^m / 2^k up to the newcomer the largest decides: if nobody stands between
+        a smaller one and the newcomer, then nobody does from there on.
+        """
+        offset = (key - self.key) % self.size
+        if not offset:
+            return False
+        place = bisect_left(self._offsets, 1 << offset.bit_length() - 1)
+        return place == len(self._offsets) or offset < self._offsets[place]
+
 
 def list_length(offsets: Sequence[int], size: int) -> int | None:
     """How long a successor list has to be: 2 log2 N, with N estimated from the list itself.

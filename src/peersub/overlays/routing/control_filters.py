@@ -17,6 +17,7 @@ only where gaps were closed, and never if both have few intervals.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -176,6 +177,6 @@ def holds_key(intervals: Intervals, key: object) -> bool:
     """
     if not isinstance(key, int):
         return False
-    return any(
-        low <= key <= high for low, high in zip(intervals[::2], intervals[1::2], strict=True)
-    )
+    place = bisect_left(intervals, key)
+    # Past a low end and not past its high end, or at one of the low ends.
+    return place % 2 == 1 or (place < len(intervals) and intervals[place] == key)

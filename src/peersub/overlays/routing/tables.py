@@ -163,9 +163,10 @@ class EdgeTable:
         rows = self.rows
         if control:
             key = publication.attributes.get(KEY_ATTRIBUTE)
-            return any(
-                name == control and holds_key(intervals, key) for name, intervals in rows.control
-            )
+            for name, intervals in rows.control:
+                if name == control:
+                    return holds_key(intervals, key)
+            return False
         if reach is None:
             return publication.matches_any(map(_FILTER_OF, rows.entries))
         wants = publication.matches
