@@ -111,7 +111,10 @@ def test_a_scenario_file_says_what_it_says():
         ("[network]\nlag_ms = 3", "network.lag_ms is not known; there are: latency_ms"),
         ("[links]\nresend_ms = 0", "resend_ms is at least 1"),
         ("[links]\nresent_ms = 1", "there is no setting 'resent_ms'; there are: acknowledge"),
-        ("[workload]\nkind = 'x'", "workload: kind is one of small, attributes, given, not 'x'"),
+        (
+            "[workload]\nkind = 'x'",
+            "workload: kind is one of small, symbols, attributes, given, not 'x'",
+        ),
         ("phases = 3", "phases is a list, not 3"),
         ("[[phases]]\nsettles = true", r"phases\[0\].name is missing"),
         (
