@@ -285,6 +285,7 @@ class Run:
 
     def check_step(self, check: Callable[..., list[str]], step: Step) -> None:
         """What must always hold, after a step; the first complaints are reported."""
+        self._spend("running")
         host = self.simulation.hosts[step.node]
         self.outcome.invariant_checks += 1
         for text in check(host.overlay, step.cause, step.effects):
@@ -292,6 +293,7 @@ class Run:
             if self._step_complaints < STEP_COMPLAINTS_MAX:
                 self._step_complaints += 1
                 self._report("invariant", text)
+        self._spend("checking")
 
     def _report(self, rule: str, text: str) -> None:
         self.outcome.violations.append(Violation(self.simulation.now_ms, rule, text))
