@@ -5,9 +5,11 @@ Row 18: an edge that fails between two living nodes cuts nobody off.
 import pytest
 
 from overlays.chord.ring_world import World
-from peersub.overlays.chord.splits import FORMER_PEERS_MAX
+from peersub.overlays.chord.splits import FORMER_PEERS_MAX, Splits
+from peersub.overlays.core.causes import Publish
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery
+from peersub.simulator.settings import NetworkSettings
 
 ACKNOWLEDGED = Delivery.AT_LEAST_ONCE
 
@@ -56,6 +58,43 @@ def test_row_19_rings_that_were_one_merge_and_events_of_the_split_reach_all(
     world.settle()
     check_reached(world, wanted)
     world.check_deliveries(4)
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_row_19_replays_wait_for_filters_that_a_lossy_network_holds_up(seed: int) -> None:
+    """The news that rings have merged reach all, and not before the filters have."""
+    links = LinkSettings(acknowledge=True, tunnels=True)
+    world = World(seed, NetworkSettings(loss=0.25), links, merge_settle_ms=1_000)
+    world.converge(10)
+    world.simulation.partition([world.nodes[:5], world.nodes[5:]])
+    world.simulation.run_for(20_000)
+    wanted = publish_some(world, 8)
+    world.simulation.heal()
+    wanted |= publish_some(world, 4)
+    world.settle()
+    check_reached(world, wanted)
+
+
+def test_ring_news_reach_every_node_once_though_messages_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[tuple[Splits, str]] = []
+    monkeypatch.setattr(
+        Splits, "on_news", lambda self, news, meeting, node, now_ms: heard.append((self, meeting))
+    )
+    world = World(0, NetworkSettings(loss=0.3), LinkSettings(acknowledge=True))
+    world.converge(10)
+    teller = world.peers[0]
+    for meeting in ("first", "second", "third"):
+        teller.locating.publish_news("anything", meeting, "n0", world.simulation.now_ms)
+        world.simulation.cause("n0", Publish(()))
+    world.simulation.run_for(60_000)
+    for meeting in ("first", "second", "third"):
+        who = [splits for splits, about in heard if about == meeting]
+        assert len(who) == 10
+        assert all(peer.splits in who for peer in world.peers)
+    assert not any(world.delivered.values())
+    assert not world.completed, "no publisher asked for it"
 
 
 def test_each_side_of_a_split_is_a_ring_of_its_own() -> None:

@@ -611,6 +611,29 @@ def test_a_fresh_link_starts_with_whole_tables():
     assert network.drops == []
 
 
+def test_settled_is_who_was_told_all_and_has_it_confirmed():
+    """Row 13, for edges that change: replays after a split wait for it (row 19)."""
+    network, (first, middle, last) = two_in_a_row()
+    maintenance = network.peers[middle]
+    assert maintenance.is_settled
+    network.cut(middle, last)
+    network.subscribe(last, "s", Filter("a = 1"))
+    reconnect(network, middle, last)
+    assert not maintenance.is_settled, "the last peer has not told its filters on the new link"
+    deliver_all(network, [(middle, last), (last, middle)])
+    assert maintenance.is_told(last)
+    assert not maintenance.is_settled, "the first peer has not got them"
+    network.subscribe(middle, "t", Filter("b = 1"))
+    update = network.links[middle, first].popleft()
+    network.deliver(first, middle, update)
+    network.flush(first)
+    deliver_all(network, [(first, middle)])
+    assert maintenance.is_settled
+    assert first in maintenance.pending("t"), "a later subscription does not matter"
+    network.run()
+    assert all(peer.is_settled for peer in network.peers.values())
+
+
 def reconnect(network, one, other):
     for peer, end in ((one, other), (other, one)):
         network.peers[peer].peer_connected(end)
@@ -659,6 +682,7 @@ def test_after_any_history_of_links_and_edges_all_is_told_and_confirmed(seed):
     for peer in network.peers.values():
         described = peer.describe()
         assert described["waves"] == 0
+        assert peer.is_settled
         assert all(edge["held"] == 0 for edge in described["edges"].values())
         assert all(one["unconfirmed"] == 0 for one in described["publishers"].values())
     assert FilterMismatch not in network.sent

@@ -7,9 +7,10 @@ They are ordinary events with reserved attributes, routed by filters like any ot
   asks.
 * `node-join(key)`: wanted by every u for which a node at this key is a better finger.
 * `ring-news`: wanted by every node; says that two rings meet, or that they have merged (`splits`).
+  It is published under the promise of at-least-once: nobody asks for news that did not come.
 
-A notification may get lost: a lookup without an answer is repeated, LOOKUP_ATTEMPTS_MAX times, and
-then left to stabilisation, which looks each finger up again from time to time.
+Other notifications may get lost: a lookup without an answer is repeated, LOOKUP_ATTEMPTS_MAX times,
+and then left to stabilisation, which looks each finger up again from time to time.
 
 Filters of control notifications grow at once and shrink after `filter_shrink_ms`. When x joins in
 front of w, (predecessor, w] becomes (x, w], and the rest is x's: if w shrank first, the keys
@@ -34,7 +35,7 @@ from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import Drop, SetTimer
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.routing.control_filters import (
     KEY_ATTRIBUTE,
     NOTIFICATION_ATTRIBUTE,
@@ -195,14 +196,21 @@ class Locating:
     def publish_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
         """ring-news: what happened, at which meeting, and a node to turn to."""
         more = {NEWS_ATTRIBUTE: news, MEETING_ATTRIBUTE: meeting, NODE_ATTRIBUTE: node}
-        self._publish(RING_NEWS, self._topology.key, more, now_ms)
+        self._publish(RING_NEWS, self._topology.key, more, now_ms, Delivery.AT_LEAST_ONCE)
 
-    def _publish(self, name: str, key: int, more: Mapping[str, Any], now_ms: int) -> None:
+    def _publish(
+        self,
+        name: str,
+        key: int,
+        more: Mapping[str, Any],
+        now_ms: int,
+        delivery: Delivery = Delivery.BEST_EFFORT,
+    ) -> None:
         self._published += 1
         me = self._ring.me
         number = draw(self._seed, "control", me.node, me.incarnation, self._published)
         attributes = {**control_attributes(name, key), **more}
-        publication = Publication(f"control-{number:016x}", attributes)
+        publication = Publication(f"control-{number:016x}", attributes, delivery=delivery)
         self._engine.publish_control(name, publication, now_ms)
 
     # --- answering -----------------------------------------------------------------------------

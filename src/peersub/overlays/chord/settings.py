@@ -38,7 +38,8 @@ class ChordSettings:
     former_peers_horizon_ms: int = 600_000
     """How long a former peer is remembered. Rings that were apart for longer stay apart."""
     merge_settle_ms: int = 5_000
-    """A merged ring is settled when nothing has changed for so long; then events are replayed."""
+    """A merged ring is settled when nothing has changed for so long, and all filters are confirmed;
+    then events are replayed."""
     routing: RoutingSettings = field(default_factory=RoutingSettings)
 
     def __post_init__(self) -> None:

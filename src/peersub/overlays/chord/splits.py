@@ -11,11 +11,15 @@ up. If f itself answers, it is. If someone else does, two rings meet:
 2. Every node asks the contact for the node that follows it in the other ring, and links to that
    node and its neighbourhood as far as it has a use for them: so it knows the members around it of
    both rings, and its successor is right. Stabilisation does the rest.
-3. A node whose successor changed by this waits until nothing has changed for `merge_settle_ms`, and
-   up to as long again; then it publishes `ring-merged`, unless another node has meanwhile. Whoever
-   hears of it locates its fingers anew and publishes its acknowledged events of the last while
-   again; those who have them already notice (`home`). After the last change of any successor, a
-   `ring-merged` follows.
+3. A node whose edges changed by this waits until nothing has changed for `merge_settle_ms`, and up
+   to as long again, and until it is settled: each edge has told its filters, and whoever publishes
+   over this node has confirmed them. Then it publishes `ring-merged`, unless it has heard that from
+   another node while it was settled. Whoever hears of it locates its fingers anew and publishes its
+   acknowledged events of the last while again; those who have them already notice (`home`).
+
+So a `ring-merged` follows after the last node has settled, and then the filters on every way are
+complete. A replay that comes before that may miss subscribers: filters that a lossy link holds up
+for seconds are not rare.
 
 A node that has heard of a meeting probes nobody until it is over, so that a healed split leads to a
 few meetings and not to one per pair of former peers.
@@ -49,7 +53,7 @@ PROBES_MAX = 8
 MEETINGS_MAX = 256
 """Meetings whose repetition is noticed."""
 MERGE_PATIENCE = 16
-"""For how many times `merge_settle_ms` after a meeting a new successor counts as its result."""
+"""For how many times `merge_settle_ms` after a meeting a new edge counts as its result."""
 MERGE_ATTEMPTS_MAX = 3
 """How often a node asks a contact who follows it in the other ring."""
 
@@ -83,9 +87,9 @@ class Splits:
         """Nodes of another ring that were asked who follows this one there, and how often."""
         self._busy_until_ms = 0
         self._merging_until_ms = -1
-        self._seen_successor: RingMember | None = None
-        self._changed_ms = -1
-        self._news_ms = -1
+        self._seen_version = 0
+        self._is_news_due = False
+        """Edges have changed while rings merged, and nobody has said since that they have."""
 
     # --- former peers --------------------------------------------------------------------------
 
@@ -171,7 +175,8 @@ class Splits:
         if news == RINGS_MEET:
             self._on_meeting(meeting, node, now_ms)
         elif news == RING_MERGED:
-            self._news_ms = now_ms
+            if self._engine.maintenance.is_settled:
+                self._is_news_due = False
             self._stabilising.refresh_fingers(now_ms)
             self._engine.replay(now_ms)
 
@@ -190,7 +195,7 @@ class Splits:
 
     def _begin_merging(self, now_ms: int) -> None:
         if now_ms > self._merging_until_ms:
-            self._seen_successor = self._ring.topology.successor
+            self._seen_version = self._engine.maintenance.version
         patience_ms = MERGE_PATIENCE * self._ring.settings.merge_settle_ms
         self._merging_until_ms = now_ms + patience_ms
 
@@ -208,22 +213,27 @@ class Splits:
         self._ring.consider(named, now_ms, is_new=True)
 
     def after_change(self, now_ms: int) -> None:
-        """The known members have changed: while rings merge, note it if the successor has."""
-        successor = self._ring.topology.successor
-        if now_ms <= self._merging_until_ms and successor != self._seen_successor:
-            self._seen_successor = successor
-            self._changed_ms = now_ms
+        """The known members may have changed: while rings merge, note it if the edges have."""
+        version = self._engine.maintenance.version
+        if now_ms <= self._merging_until_ms and version != self._seen_version:
+            self._seen_version = version
+            self._is_news_due = True
             self._wait()
 
     def _wait(self) -> None:
-        settle_ms, me = self._ring.settings.merge_settle_ms, self._ring.me
-        about = (me.node, me.incarnation, self._probes)
-        late_ms = draw_below(settle_ms, self._seed, "merge", *about)
-        self._engine.emit(SetTimer(MERGE, settle_ms + late_ms))
+        self._wait_for(self._ring.settings.merge_settle_ms)
+
+    def _wait_for(self, least_ms: int) -> None:
+        me = self._ring.me
+        late_ms = draw_below(least_ms, self._seed, "merge", me.node, me.incarnation, self._probes)
+        self._engine.emit(SetTimer(MERGE, least_ms + late_ms))
 
     def on_merge_timer(self, now_ms: int) -> None:
         """Nothing changed for a while: ask again whoever has not answered, or be done."""
         if not self._ring.is_member:
+            if now_ms <= self._merging_until_ms:
+                # It may be on its way to another key.
+                self._wait()
             return
         waiting = [node for node, asked in self._contacts.items() if asked < MERGE_ATTEMPTS_MAX]
         if waiting:
@@ -232,6 +242,10 @@ class Splits:
             self._wait()
             return
         self._contacts.clear()
-        if self._changed_ms > self._news_ms:
+        if self._is_news_due:
+            if now_ms <= self._merging_until_ms and not self._engine.maintenance.is_settled:
+                self._wait_for(self._ring.settings.lookup_ms)
+                return
+            self._is_news_due = False
             self._locating.publish_news(RING_MERGED, str(self._ring.me), self._ring.me.node, now_ms)
         self.probe_later()

@@ -4,7 +4,8 @@ A FILTER of edge w (number n) is confirmed to w once every update that it caused
 (digest row 13). What it caused goes to the publishers that w serves. If the rows of such a
 publisher did not change, because others cover the new ones, then those others may still be on their
 way: so the wait is for *everything* that was sent to these publishers up to now, caused by this
-update or not. A subscription of this peer waits likewise, for all publishers.
+update or not. A subscription of this peer waits likewise, for all publishers; and so does the
+knowledge that responsibilities which were changed are in use wherever they matter.
 
 A *wave* is one such wait. Per publisher it holds the number that must be confirmed; numbers grow
 and confirmations are cumulative, so the last number stands for all before it.
@@ -32,10 +33,15 @@ __all__ = ["Confirmations", "Wave"]
 class Wave:
     """An update of an edge, or some subscriptions, and the publishers that have to confirm."""
 
-    __slots__ = ("names", "number", "source", "waits")
+    __slots__ = ("names", "number", "source", "version", "waits")
 
     def __init__(
-        self, source: Source, number: int, names: dict[str, None], waits: dict[PeerId, int]
+        self,
+        source: Source,
+        number: int,
+        names: dict[str, None],
+        waits: dict[PeerId, int],
+        version: int = 0,
     ) -> None:
         self.source: Final = source
         self.number: Final = number
@@ -44,6 +50,8 @@ class Wave:
         """The subscriptions that become ready."""
         self.waits: Final = waits
         """Per publisher the number up to which it must have confirmed."""
+        self.version: Final = version
+        """The responsibilities that all edges have answered; 0 if the wave is not about that."""
 
 
 class Confirmations:

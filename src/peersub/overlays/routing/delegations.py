@@ -61,6 +61,12 @@ class Task:
     waits_for_home: bool = False
     parts: dict[int, Part] = field(default_factory=dict)
     failure: str = ""
+    control: str = ""
+    """The reserved name of a control notification."""
+
+    def notify(self, scope: Scope, number: int) -> Notify:
+        """The message that delegates a part."""
+        return Notify(self.publication, scope, self.hops + 1, number, self.control)
 
 
 class Delegations:
@@ -91,10 +97,13 @@ class Delegations:
 
     # --- taking on -----------------------------------------------------------------------------
 
-    def own(self, publication: Publication, scope: Scope, now_ms: int) -> Task | None:
+    def own(
+        self, publication: Publication, scope: Scope, now_ms: int, control: str = ""
+    ) -> Task | None:
         """A task for an event that is published here; None if there are too many."""
         self._numbers += 1
-        return self._open((None, self._numbers), publication, scope, 0, now_ms)
+        task = Task((None, self._numbers), publication, scope, 0, now_ms, control=control)
+        return self._open(task)
 
     def take_on(self, delegator: PeerId, notify: Notify, now_ms: int) -> Task | None:
         """A task for an event that was delegated to this node; None if there is nothing to do."""
@@ -105,16 +114,21 @@ class Delegations:
             self._send(delegator, Confirm(notify.publication.id, notify.delegation))
             return None
         # Refused for want of room: the delegator asks again later.
-        return self._open(key, notify.publication, notify.scope, notify.hops, now_ms)
+        return self._open(
+            Task(key, notify.publication, notify.scope, notify.hops, now_ms, control=notify.control)
+        )
 
-    def _open(
-        self, key: TaskKey, publication: Publication, scope: Scope, hops: int, now_ms: int
-    ) -> Task | None:
+    def _open(self, task: Task) -> Task | None:
         if len(self._tasks) >= self._settings.tasks_max:
             return None
-        task = Task(key, publication, scope, hops, now_ms)
-        self._tasks[key] = task
+        self._tasks[task.key] = task
         return task
+
+    def cancel(self, key: TaskKey) -> None:
+        """Wait no more for what a task has spread; nothing if it has ended."""
+        task = self._tasks.get(key)
+        if task is not None:
+            self._abandon(task)
 
     def delegate(self, task: Task, peer: PeerId, scope: Scope, now_ms: int) -> None:
         """Let the peer serve a part of the task's scope."""
@@ -122,7 +136,7 @@ class Delegations:
         pause_ms = self._settings.retry_ms
         self._owners[self._numbers] = task
         task.parts[self._numbers] = Part(peer, scope, now_ms + pause_ms, pause_ms)
-        self._send(peer, Notify(task.publication, scope, task.hops + 1, self._numbers))
+        self._send(peer, task.notify(scope, self._numbers))
 
     # --- what becomes of them ------------------------------------------------------------------
 
@@ -200,7 +214,7 @@ class Delegations:
                     continue
                 part.pause_ms = min(2 * part.pause_ms, self._settings.retry_ms_max)
                 part.due_ms = now_ms + part.pause_ms
-                self._send(part.peer, Notify(task.publication, part.scope, task.hops + 1, number))
+                self._send(part.peer, task.notify(part.scope, number))
 
     def _give_up(self, task: Task) -> None:
         waiting = sorted({str(part.peer) for part in task.parts.values()})

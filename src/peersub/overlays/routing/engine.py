@@ -115,7 +115,8 @@ class RoutingEngine:
             settings.replay_events_max, settings.replay_horizon_ms
         )
         self._replayable: dict[str, Publication] = {}
-        self._replays: dict[TaskKey, None] = {}
+        self._replays: dict[str, TaskKey] = {}
+        """Per event that is being replayed, the task that does it."""
         self._retrying = False
         self._redelegate = False
 
@@ -280,8 +281,10 @@ class RoutingEngine:
     def _on_published(self, task: Task) -> None:
         """A task of this node's publishers has ended."""
         event_id = task.publication.id
-        if task.key in self._replays:
-            del self._replays[task.key]
+        if task.control:
+            return
+        if self._replays.get(event_id) == task.key:
+            del self._replays[event_id]
         elif task.failure:
             self._out.emit(PublishFailed(event_id, task.failure))
         else:
@@ -321,18 +324,25 @@ class RoutingEngine:
     def _serve(self, task: Task, scope: Scope, now_ms: int) -> None:
         """Serve the scope, and wait until all of it is served."""
         if self._topology.holds_me(scope):
-            task.waits_for_home = self.home.store(
-                task.publication,
-                task.hops,
-                now_ms,
-                lambda: self.delegations.on_home_stored(task, now_ms),
-            )
+            if task.control:
+                if self.home.see(task.publication.id, now_ms):
+                    self._take_control(task.control, task.publication, now_ms)
+            else:
+                task.waits_for_home = self._store(task, now_ms)
         self._spread_task(task, scope, now_ms)
         self.delegations.check(task, now_ms)
 
+    def _store(self, task: Task, now_ms: int) -> bool:
+        return self.home.store(
+            task.publication,
+            task.hops,
+            now_ms,
+            lambda: self.delegations.on_home_stored(task, now_ms),
+        )
+
     def _spread_task(self, task: Task, scope: Scope, now_ms: int) -> None:
         for peer, part in self._topology.parts(scope, None):
-            if self.maintenance.matches(peer, task.publication, part):
+            if self.maintenance.matches(peer, task.publication, part, task.control):
                 self.delegations.delegate(task, peer, part, now_ms)
 
     # --- control notifications and replay ------------------------------------------------------
@@ -346,28 +356,47 @@ class RoutingEngine:
         self.maintenance.set_control(name, wanted)
 
     def publish_control(self, name: str, publication: Publication, now_ms: int) -> None:
-        """Publish a control notification: an ordinary one, for the overlay's own filters."""
-        if self.home.see(publication.id, now_ms):
+        """Publish a control notification: an ordinary one, for the overlay's own filters.
+
+        It travels under the promise that the publication names.
+        """
+        if publication.delivery is Delivery.AT_LEAST_ONCE:
+            task = self.delegations.own(publication, self._topology.whole(), now_ms, name)
+            if task is None:
+                self._out.emit(Drop("too much is unconfirmed for a promise", publication.id))
+            else:
+                self._serve(task, task.scope, now_ms)
+        elif self.home.see(publication.id, now_ms):
             notify = Notify(publication, self._topology.whole(), 0, control=name)
             self._route_control(notify, None, now_ms)
 
     def _route_control(self, notify: Notify, sender: PeerId | None, now_ms: int) -> None:
         publication, control = notify.publication, notify.control
-        wanted = self._control.get(control)
-        mine = self._topology.holds_me(notify.scope)
-        if mine and wanted is not None and publication.matches(wanted) and self._on_control:
-            self._on_control(publication, now_ms)
+        if self._topology.holds_me(notify.scope):
+            self._take_control(control, publication, now_ms)
         for peer, part in self._topology.parts(notify.scope, sender):
             if self.maintenance.matches(peer, publication, part, control):
                 self._out.send(peer, Notify(publication, part, notify.hops + 1, control=control))
 
+    def _take_control(self, control: str, publication: Publication, now_ms: int) -> None:
+        wanted = self._control.get(control)
+        if wanted is not None and publication.matches(wanted) and self._on_control:
+            self._on_control(publication, now_ms)
+
     def replay(self, now_ms: int) -> None:
-        """Publish the acknowledged events of the last while again: a split has healed."""
+        """Publish the acknowledged events of the last while again: a split has healed.
+
+        An earlier replay of an event that is still under way went by older filters: the new one
+        takes its place.
+        """
         self._forget_replayable(now_ms)
         for publication in list(self._replayable.values()):
+            before = self._replays.pop(publication.id, None)
+            if before is not None:
+                self.delegations.cancel(before)
             task = self.delegations.own(publication, self._topology.whole(), now_ms)
             if task is not None:
-                self._replays[task.key] = None
+                self._replays[publication.id] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
 
     def _keep_for_replay(self, publication: Publication, now_ms: int) -> None:

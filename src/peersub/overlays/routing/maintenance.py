@@ -103,6 +103,8 @@ class FilterMaintenance:
         self._publishers: dict[PeerId, Publisher] = {}
         self._linked: dict[PeerId, None] = {}
         self._version = 0
+        self._told_version = 0
+        self._settled_version = 0
         self._confirmations = Confirmations()
         self._combination: Combination | None = None
         # What is to be done at the next flush.
@@ -245,6 +247,20 @@ class FilterMaintenance:
         table = self._tables.get(peer)
         return table is not None and table.told_version >= table.version
 
+    @property
+    def version(self) -> int:
+        """Grows whenever an edge comes or goes, or is made responsible for another scope."""
+        return self._version
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what the last change of responsibilities led to is in use everywhere.
+
+        Every edge has told its rows for its present scope, and all publishers have confirmed what
+        they were sent because of that. Subscriptions that come and go meanwhile do not matter.
+        """
+        return self._settled_version == self._version
+
     def publishers(self) -> Mapping[PeerId, Scope]:
         """Who holds this peer responsible, and for what."""
         return {peer: publisher.scope for peer, publisher in self._publishers.items()}
@@ -352,6 +368,9 @@ class FilterMaintenance:
         if self._new_names:
             names, self._new_names = self._new_names, {}
             self._confirmations.begin(Wave(None, 0, names, self._waits_of(None)))
+        if self._told_version != self._version and all(map(self.is_told, self._tables)):
+            self._told_version = self._version
+            self._confirmations.begin(Wave(None, 0, {}, self._waits_of(None), self._version))
 
     def _answer(self, concerned: Iterable[PeerId]) -> None:
         """Send publishers what is new for them; those that asked get an answer in any case."""
@@ -373,6 +392,7 @@ class FilterMaintenance:
             if wave.source is not None:
                 confirmed[wave.source] = max(wave.number, confirmed.get(wave.source, 0))
             self._ready += wave.names
+            self._settled_version = max(self._settled_version, wave.version)
         for peer, number in confirmed.items():
             self._send(peer, FilterConfirmed(number))
         if self._ready and not self._is_ready_held:
@@ -460,7 +480,7 @@ class FilterMaintenance:
         """
         assert not self._tables
         assert not self._publishers
-        self._version = 1
+        self._version = self._told_version = self._settled_version = 1
         self._linked = dict.fromkeys(connected)
         for peer in self._topology.edges():
             table = self._tables[peer] = EdgeTable(self._topology.scope_of(peer), 1)
