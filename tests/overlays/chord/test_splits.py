@@ -147,6 +147,31 @@ def test_row_18_edges_fail_with_both_ends_alive_the_successors_among_them(seed: 
     assert all(event in world.completed for event in wanted)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lost_peer_that_presents_itself_gets_what_it_missed(seed: int) -> None:
+    """Stabilisation may bring two together again before either has tried its former peers."""
+    world = World(seed, probe_ms=300_000, stabilise_ms=1_500)
+    world.converge(10)
+    node = world.nodes[4]
+    successor = world.peer(node).topology.successor
+    assert successor is not None
+    lost = successor.peer.node
+    name = world.subscribe(lost, "z = 1")
+    world.settle()
+    world.simulation.break_edges([(node, lost)])
+    world.simulation.run_for(4_000)
+    assert world.peer(node).topology.successor != successor
+    event = world.publish(node, {"z": 1}, ACKNOWLEDGED)
+    world.simulation.run_for(4_000)
+    assert event not in world.delivered
+    # The other side does not know any more that they were parted.
+    world.peer(lost).splits.former.clear()
+    world.simulation.mend_edges()
+    world.settle()
+    assert world.peer(node).topology.successor == successor
+    assert world.delivered[event] == [name]
+
+
 def test_an_edge_that_failed_without_a_way_round_is_taken_up_again_when_it_is_mended() -> None:
     world = settled(6, 12)
     node = world.nodes[4]

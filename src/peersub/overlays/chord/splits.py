@@ -142,7 +142,10 @@ class Splits:
             return
         if former.member.peer != peer:
             self.forget(peer.node)
-        elif now_ms >= self._busy_until_ms and self._ring.is_member:
+            return
+        # It may say that it is present, and be an edge again, before the answer is there.
+        self._begin_merging(now_ms)
+        if now_ms >= self._busy_until_ms and self._ring.is_member:
             question = QUESTION_VERIFY + self._questions % PROBES_MAX
             self._questions += 1
             self._verifying[question] = former.member
