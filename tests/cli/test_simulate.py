@@ -192,6 +192,18 @@ def test_settings_reach_whom_they_concern(run):
     assert summary["latency_ms"]["max"] >= 50
 
 
+def test_keys_placed_by_interest_save_relays(run):
+    """The price of a market is what nodes differ in: those that want the same are neighbours."""
+    asked = ("simulate", "--overlay", "chord", "--nodes", "128", "--start", "converged")
+    asked += ("--workload", "market", "--events-count", "40", "--json")
+    drawn = summary_of(run(*asked))
+    placed = summary_of(run(*asked, "--set", "placement=interest"))
+    assert placed["settings"] == {"placement": "interest"}
+    assert placed["delivered"] == drawn["delivered"] == drawn["expected"] > 0
+    assert placed["relay_share"] < drawn["relay_share"]
+    assert placed["messages"]["per_event"] < drawn["messages"]["per_event"]
+
+
 def test_a_scenario_file(run, tmp_path):
     file = tmp_path / "s.toml"
     file.write_text(
@@ -256,6 +268,12 @@ def test_the_replay_command_leaves_nothing_out():
         (("--overlay", "flood", "--set", "degree"), "write name=value"),
         (("--overlay", "flood", "--set", "degree=many"), "degree is a whole number"),
         (("--overlay", "flood", "--set", "colour=red"), "there is no setting 'colour'"),
+        (("--overlay", "tree", "--set", "placement=interest"), "there is no setting 'placement'"),
+        (("--overlay", "chord", "--set", "placement=near"), "placement is one of"),
+        (
+            ("--overlay=chord", "--nodes=9", "--set", "key_bits=3", "--set", "placement=evenly"),
+            "9 nodes do not fit on a circle of 2^3 keys",
+        ),
         (("--nodes", "0"), "--nodes"),
         (("--subscriptions", "s.jsonl"), "Add --events"),
         (("--subscriptions", "nowhere.jsonl", "--events", "e.jsonl"), "no such file"),

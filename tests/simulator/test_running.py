@@ -1,12 +1,19 @@
 """Runs: phases, quiescence, checks, and what becomes of mistakes."""
 
+from itertools import pairwise
+
 import pytest
 
+from peersub import Filter
+from peersub.events.envelope import Event
+from peersub.overlays.chord.settings import PLACEMENTS
 from peersub.overlays.core.causes import Leave, Publish, Timer, TimerFired
+from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.flood import invariants
 from peersub.overlays.flood.peer import FloodPeer
 from peersub.overlays.registry import OVERLAYS
+from peersub.overlays.settings import SettingsError
 from peersub.simulator import running
 from peersub.simulator.activities import (
     CrashActivity,
@@ -17,6 +24,7 @@ from peersub.simulator.activities import (
     PublishActivity,
     RestartActivity,
 )
+from peersub.simulator.content import ListedContent
 from peersub.simulator.engine import Simulation
 from peersub.simulator.nodes import SAMPLE_EVENTS
 from peersub.simulator.quiescence import run_until_quiet
@@ -183,6 +191,48 @@ def test_all_nodes_share_one_strategy_with_a_sample_of_the_events():
     assert all(strategy is strategies[0] for strategy in strategies)
     sample = strategies[0].settings.sample
     assert len(sample) == SAMPLE_EVENTS and all("a" in attributes for attributes in sample)
+
+
+@pytest.mark.parametrize("start", ["joined", "converged"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_keys_are_placed_by_what_nodes_want_at_first(placement, start):
+    """Nodes 3 and 15 want the same, and so on; whoever joins later draws its key."""
+    wanted = [Filter(f"n BETWEEN {low} AND {low + 9}") for low in range(0, 120, 10)]
+    content = ListedContent(
+        [(f"s{number}", wanted[number % 12]) for number in range(24)],
+        [Event(f"e{number}", {"n": number}) for number in range(120)],
+    )
+    scenario = Scenario(
+        overlay="chord",
+        settings={"placement": placement},
+        nodes=24,
+        subscriptions=24,
+        start=start,
+        phases=(ScenarioPhase(name="later", steps=(EVENTS, JoinActivity(count=1))),),
+    )
+    outcome = run_scenario(scenario, content=content)
+    assert outcome.is_good
+    peers = {host.name: host.overlay for host in outcome.simulation.living()}
+    assert len(peers) == 25
+    newcomer = peers.pop("n24")
+    assert newcomer.key == draw(scenario.seed, "key", "n24") % newcomer.settings.size
+    in_order = sorted(peers, key=lambda name: peers[name].key)
+    pairs = sum(
+        int(one[1:]) % 12 == int(next_one[1:]) % 12
+        for one, next_one in pairwise([*in_order, in_order[0]])
+    )
+    distances = {
+        (peers[following].key - peers[name].key) % newcomer.settings.size >> 20
+        for name, following in pairwise(in_order)
+    }
+    assert (pairs == 12) is (placement in ("interest", "all-interests"))
+    assert (len(distances) == 1) is (placement in ("evenly", "all-interests"))
+
+
+def test_more_nodes_than_keys_cannot_be_placed():
+    settings = {"placement": "evenly", "key_bits": 3}
+    with pytest.raises(SettingsError, match="12 nodes do not fit"):
+        run_scenario(scenario_with(EVENTS, overlay="chord", settings=settings))
 
 
 class Ticking(Toy):

@@ -20,14 +20,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 from peersub.bench.routing_costs import CostLine
-from peersub.bench.routing_trials import (
-    PLACEMENTS,
-    Contender,
-    EventCosts,
-    Trial,
-    TrialResult,
-    run_trial,
-)
+from peersub.bench.routing_trials import Contender, EventCosts, Trial, TrialResult, run_trial
+from peersub.overlays.chord.settings import PLACEMENTS
 from peersub.workloads import Skew
 
 __all__ = [

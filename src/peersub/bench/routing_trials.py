@@ -18,17 +18,13 @@ from time import process_time
 from typing import Any
 
 from peersub.bench.routing_workload import World, WorldSettings, draw_world
-from peersub.overlays.chord.placement import InterestMap, placed_keys
-from peersub.overlays.chord.settings import KEY_BITS_MAX
+from peersub.overlays.chord.placement import keys_for
+from peersub.overlays.chord.settings import KEY_BITS_MAX, PLACEMENTS
 from peersub.overlays.core.effects import Send
-from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.node import Node
-from peersub.overlays.registry import overlay_kind
-from peersub.overlays.settings import settings_from
 from peersub.simulator import actions as do
 from peersub.simulator.engine import MakeNode
 from peersub.simulator.meter import Meter, PhaseMeter
-from peersub.simulator.nodes import NETWORK, node_maker
+from peersub.simulator.nodes import node_maker
 from peersub.simulator.running import Outcome, Run
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.summary import load_figures, spread_of
@@ -37,11 +33,8 @@ from peersub.trace.schema import Phase, Step, TraceRecord
 from peersub.wire import encode_batch
 from peersub.workloads import Skew
 
-__all__ = ["Contender", "EventCosts", "PLACEMENTS", "Trial", "TrialResult", "run_trial"]
+__all__ = ["Contender", "EventCosts", "Trial", "TrialResult", "run_trial"]
 
-PLACEMENTS = ("drawn", "evenly", "own interest", "all interests")
-"""How nodes get their keys: by a draw; evenly, in an order that is drawn; by `interest_key`; and
-by `placed_keys`, which are even, too."""
 CHANGE_EVERY_MS = 1_000
 """Long enough for all updates that a change causes to arrive before the next one."""
 EVENT_EVERY_MS = 20
@@ -275,37 +268,9 @@ def _publications(
 def _node_maker(
     trial: Trial, scenario: Scenario, schedule: do.Schedule, sample: tuple[Mapping[str, Any], ...]
 ) -> MakeNode:
-    if trial.placement == PLACEMENTS[0]:
-        return node_maker(scenario, sample if trial.contender.is_sampling else ())
-    keys = _keys(trial, schedule, sample)
-    kind = overlay_kind(scenario.overlay)
-    links = scenario.link_settings
-
-    def make(name: str, incarnation: int) -> Node:
-        own = {**scenario.settings, "key": keys[name]}
-        settings: Any = settings_from(kind.settings_class, own)
-        overlay = kind.make(PeerId(name, incarnation), scenario.seed, settings)
-        return Node(overlay, network=NETWORK, settings=links)
-
-    return make
-
-
-def _keys(
-    trial: Trial, schedule: do.Schedule, sample: tuple[Mapping[str, Any], ...]
-) -> dict[str, int]:
     filters = {node: [wanted for _, wanted in given] for node, given in schedule.given}
-    drawn, evenly, own_interest, _ = PLACEMENTS
-    assert trial.placement != drawn
-    assert trial.placement in PLACEMENTS
-    if trial.placement == own_interest:
-        interests = InterestMap(sample)
-        return {
-            node: interests.key(own, bits=KEY_BITS_MAX, seed=trial.seed, node=node)
-            for node, own in filters.items()
-        }
-    if trial.placement == evenly:
-        filters = {node: [] for node in filters}
-    return placed_keys(filters, sample, bits=KEY_BITS_MAX, seed=trial.seed)
+    keys = keys_for(trial.placement, filters, sample, bits=KEY_BITS_MAX, seed=trial.seed)
+    return node_maker(scenario, sample if trial.contender.is_sampling else (), keys)
 
 
 # --- what came of it -----------------------------------------------------------------------------

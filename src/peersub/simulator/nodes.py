@@ -4,29 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from peersub.events.envelope import Event
+from peersub.filters.filter import Filter
+from peersub.overlays.chord.settings import PLACEMENTS, ChordSettings
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.registry import overlay_kind
-from peersub.overlays.settings import settings_from
+from peersub.overlays.settings import SettingsError, settings_from
+from peersub.simulator import actions as do
 from peersub.simulator.content import Content
 from peersub.simulator.counters import Counters
 from peersub.simulator.engine import MakeNode
 from peersub.simulator.scenario import Scenario
 
-__all__ = ["NETWORK", "SAMPLE_EVENTS", "node_maker", "sample_of", "wire_passage"]
+__all__ = ["NETWORK", "SAMPLE_EVENTS", "keys_of", "node_maker", "sample_of", "wire_passage"]
 
 NETWORK = "simulation"
 SAMPLE_EVENTS = 256
-"""Events by which strategies that merge filters measure what they do."""
+"""Events by which strategies that merge filters, and placements, measure what nodes want."""
 _SAMPLE_FROM = 1_000_000_000
 """Their first number: they are like the events that are published, and others."""
 
 
-def node_maker(scenario: Scenario, sample: tuple[Mapping[str, Any], ...] = ()) -> MakeNode:
-    """Makes the nodes of the scenario; `sample` are attributes of events like its own."""
+def node_maker(
+    scenario: Scenario,
+    sample: tuple[Mapping[str, Any], ...] = (),
+    keys: Mapping[str, int] = MappingProxyType({}),
+) -> MakeNode:
+    """Makes the nodes of the scenario.
+
+    Args:
+        scenario: what is asked for.
+        sample: attributes of events like those of the scenario, for strategies that want any.
+        keys: places of nodes on the circle; the other nodes draw theirs.
+    """
     kind = overlay_kind(scenario.overlay)
     settings: Any = settings_from(kind.settings_class, scenario.settings)
     if sample:
@@ -36,7 +51,8 @@ def node_maker(scenario: Scenario, sample: tuple[Mapping[str, Any], ...] = ()) -
     shared: list[Any] = []
 
     def make(name: str, incarnation: int) -> Node:
-        overlay = kind.make(PeerId(name, incarnation), seed, settings)
+        own = replace(settings, key=keys[name]) if name in keys else settings
+        overlay = kind.make(PeerId(name, incarnation), seed, own)
         _share_strategy(overlay, shared)
         return Node(overlay, network=NETWORK, settings=links)
 
@@ -57,8 +73,46 @@ def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any], 
     """Attributes of events like those of the content, if the overlay's strategy wants any."""
     if scenario.settings.get("strategy") != "imperfect":
         return ()
-    numbers = range(_SAMPLE_FROM, _SAMPLE_FROM + SAMPLE_EVENTS)
-    return tuple(content.event(number).attributes for number in numbers)
+    return tuple(event.attributes for event in _sample_events(content))
+
+
+def _sample_events(content: Content) -> list[Event]:
+    return [content.event(_SAMPLE_FROM + number) for number in range(SAMPLE_EVENTS)]
+
+
+def keys_of(scenario: Scenario, content: Content, schedule: do.Schedule) -> dict[str, int]:
+    """The keys of the nodes that are there at the begin, by the placement that the overlay has.
+
+    Raises:
+        SettingsError: there are more nodes than keys.
+    """
+    placement = str(scenario.settings.get("placement", PLACEMENTS[0]))
+    if placement == PLACEMENTS[0]:
+        return {}
+    from peersub.overlays.chord.placement import keys_for
+
+    settings = settings_from(ChordSettings, scenario.settings)
+    wanted, seed = _wanted_at_first(schedule), scenario.seed
+    sample = _sample_events(content)
+    try:
+        return keys_for(placement, wanted, sample, bits=settings.key_bits, seed=seed)
+    except ValueError as error:
+        raise SettingsError(f"placement: {error}") from None
+
+
+def _wanted_at_first(schedule: do.Schedule) -> dict[str, list[Filter]]:
+    """What nodes subscribe to before anything is published."""
+    wanted = {node: [its for _, its in given] for node, given in schedule.given}
+    for phase in schedule.phases:
+        actions = [timed.action for timed in phase.actions]
+        if any(isinstance(action, do.PublishEvent) for action in actions):
+            break
+        for action in actions:
+            if isinstance(action, do.JoinNode):
+                wanted.setdefault(action.node, [])
+            elif isinstance(action, do.SubscribeAt):
+                wanted.setdefault(action.node, []).append(action.filter)
+    return wanted
 
 
 def _with_sample(settings: Any, sample: tuple[Mapping[str, Any], ...]) -> Any:

@@ -22,7 +22,7 @@ from peersub.simulator import actions as do
 from peersub.simulator.content import Content, content_for
 from peersub.simulator.engine import MakeNode, Simulation
 from peersub.simulator.hosts import Host
-from peersub.simulator.nodes import node_maker, sample_of, wire_passage
+from peersub.simulator.nodes import keys_of, node_maker, sample_of, wire_passage
 from peersub.simulator.quiescence import unrest
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.schedule import schedule_of
@@ -116,7 +116,8 @@ def run_scenario(
         content = content_for(scenario.workload, scenario.seed, scenario.subscriptions)
     if schedule is None:
         schedule = schedule_of(scenario, content)
-    make_node = node_maker(scenario, sample_of(scenario, content))
+    keys = keys_of(scenario, content, schedule)
+    make_node = node_maker(scenario, sample_of(scenario, content), keys)
     run = Run(
         scenario,
         schedule,

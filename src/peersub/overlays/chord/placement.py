@@ -33,9 +33,10 @@ from typing import Any, Final, NamedTuple
 
 from peersub.events.kinds import comparable
 from peersub.filters.filter import Filter, Matchable, attributes_of
+from peersub.overlays.chord.settings import PLACEMENTS
 from peersub.overlays.core.draws import draw
 
-__all__ = ["InterestMap", "interest_key", "placed_keys"]
+__all__ = ["InterestMap", "interest_key", "keys_for", "placed_keys"]
 
 PLACES: Final = 64
 """Places on an attribute. Nodes at one place are told apart by another attribute."""
@@ -157,6 +158,36 @@ def placed_keys(
     turn = draw(seed, "placement/turn") >> 64 - bits
     places = {node: place for place, node in enumerate(_tour(wanted, seed))}
     return {node: (turn + (places[node] << bits) // len(places)) % (1 << bits) for node in filters}
+
+
+def keys_for(
+    placement: str,
+    filters: Mapping[str, Iterable[Filter]],
+    sample: Sequence[Matchable],
+    *,
+    bits: int,
+    seed: int,
+) -> dict[str, int]:
+    """The keys that a placement (one of PLACEMENTS) gives to nodes; none where keys are drawn.
+
+    >>> keys_for("drawn", {"n1": [Filter("a = 1")]}, [], bits=8, seed=1)
+    {}
+
+    Raises:
+        ValueError: the nodes are to stand at equal distances, and there are more nodes than keys.
+    """
+    drawn, evenly, interest, _ = PLACEMENTS
+    assert placement in PLACEMENTS
+    if placement == drawn:
+        return {}
+    if placement == interest:
+        interests = InterestMap(sample)
+        return {
+            node: interests.key(own, bits=bits, seed=seed, node=node)
+            for node, own in filters.items()
+        }
+    wanted = dict.fromkeys(filters, ()) if placement == evenly else filters
+    return placed_keys(wanted, sample, bits=bits, seed=seed)
 
 
 def _tour(wanted: Mapping[str, int], seed: int) -> list[str]:

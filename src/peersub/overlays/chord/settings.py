@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 from peersub.overlays.routing.engine import RoutingSettings
 
-__all__ = ["KEY_BITS_MAX", "ChordSettings"]
+__all__ = ["KEY_BITS_MAX", "PLACEMENTS", "ChordSettings"]
+
+PLACEMENTS = ("drawn", "evenly", "interest", "all-interests")
+"""How nodes get their keys (`placement`): by a draw; at equal distances, in an order that is drawn;
+by what each node wants itself; at equal distances, by what all nodes want."""
 
 KEY_BITS_MAX = 63
 """Keys are attributes of control notifications: they fit a signed 64-bit number, and so does the
@@ -21,6 +25,9 @@ class ChordSettings:
     """The circle has 2^key_bits keys. All nodes of a network agree on it."""
     key: int = -1
     """The node's place on the circle, for keys that follow interests; -1 draws one."""
+    placement: str = PLACEMENTS[0]
+    """How whoever makes the nodes chooses their keys. A node cannot: it joins before it knows what
+    it will want."""
     successors: int = 0
     """Length of the successor list; 0 takes twice the logarithm of the estimated ring size."""
     lookup_ms: int = 1_000
@@ -47,6 +54,8 @@ class ChordSettings:
             raise ValueError(f"key_bits is from 1 to {KEY_BITS_MAX}, not {self.key_bits}")
         if not -1 <= self.key < self.size:
             raise ValueError(f"key is from 0 to 2^key_bits - 1, or -1 to draw it, not {self.key}")
+        if self.placement not in PLACEMENTS:
+            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {self.placement}")
         for name in ("successors", "stabilise_ms", "probe_ms", "former_peers_horizon_ms"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
