@@ -192,16 +192,25 @@ def test_settings_reach_whom_they_concern(run):
     assert summary["latency_ms"]["max"] >= 50
 
 
-def test_keys_placed_by_interest_save_relays(run):
-    """The price of a market is what nodes differ in: those that want the same are neighbours."""
-    asked = ("simulate", "--overlay", "chord", "--nodes", "128", "--start", "converged")
-    asked += ("--workload", "market", "--events-count", "40", "--json")
+def test_keys_placed_by_interest_save_relays(run, tmp_path):
+    """Of 64 nodes, eight each want the same: placed by that, they are neighbours."""
+    ranges = [(number % 8 * 10, number % 8 * 10 + 9) for number in range(64)]
+    (tmp_path / "s.jsonl").write_text(
+        "".join(
+            json.dumps({"id": f"s{number}", "filter": f"n BETWEEN {low} AND {high}"}) + "\n"
+            for number, (low, high) in enumerate(ranges)
+        )
+    )
+    (tmp_path / "e.jsonl").write_text(
+        "".join(json.dumps({"id": f"e{number}", "n": 2 * number}) + "\n" for number in range(40))
+    )
+    asked = ("simulate", "--overlay", "chord", "--nodes", "64", "--start", "converged", "--json")
+    asked += ("--subscriptions", tmp_path / "s.jsonl", "--events", tmp_path / "e.jsonl")
     drawn = summary_of(run(*asked))
     placed = summary_of(run(*asked, "--set", "placement=interest"))
     assert placed["settings"] == {"placement": "interest"}
-    assert placed["delivered"] == drawn["delivered"] == drawn["expected"] > 0
-    assert placed["relay_share"] < drawn["relay_share"]
-    assert placed["messages"]["per_event"] < drawn["messages"]["per_event"]
+    assert placed["delivered"] == drawn["delivered"] == 320
+    assert placed["relay_share"] < drawn["relay_share"] / 2
 
 
 def test_a_scenario_file(run, tmp_path):
