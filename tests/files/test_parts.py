@@ -41,6 +41,9 @@ def test_a_part_begins_and_ends_at_lines(tmp_path):
     assert rows(1, 9) == []  # the second line begins at byte 9
     assert rows(1, 10) == [2]
     assert rows(9, 27) == [2, 3]
+    mark = b"\xef\xbb\xbf"
+    file.write_bytes(mark + file.read_bytes())
+    assert rows(0, 5) == [1]
 
 
 def test_lines_longer_than_many_ranges_belong_to_the_range_where_they_begin(tmp_path):
