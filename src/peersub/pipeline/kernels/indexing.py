@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,12 @@ import pyarrow.compute as pc
 
 from peersub.filters.filter import Filter
 from peersub.matching.bulk import CHUNK_TEXTS, TextColumns, columns_of_texts, combine
+from peersub.matching.parallel import rare_collection, return_free_memory
 from peersub.pipeline.kernels.warming import compile_once
 from peersub.pipeline.schemas import PARSED, SHARDS
+
+if TYPE_CHECKING:
+    from peersub.matching.matcher import Matcher
 
 __all__ = [
     "building",
@@ -50,6 +54,8 @@ CHUNKS_TOGETHER_MAX: Final = 16
 """Chunks of texts that a task holds, so that each of many shards gets a chunk worth its bounds."""
 CLASSES_PER_SHARD_MIN: Final = 4
 """A filter fills at most this part of a shard (one in four) before its rows go to the next one."""
+ALIKE_TOGETHER_MIN: Final = 32
+"""So few rows of one filter stay together in any case."""
 _DIGEST = pa.binary(16)
 
 
@@ -100,7 +106,7 @@ def shards_of_rows(digests: pa.ChunkedArray, shards: int) -> np.ndarray:
 
     >>> digests = pa.chunked_array([[bytes([n]) * 16 for n in (1, 2, 1)]])
     >>> shards_of_rows(digests, 3).tolist()
-    [0, 1, 0]
+    [2, 1, 2]
     """
     if shards == 1:
         return np.zeros(len(digests), np.int64)
@@ -113,7 +119,7 @@ def shards_of_rows(digests: pa.ChunkedArray, shards: int) -> np.ndarray:
     starts = np.concatenate(([0], np.cumsum(np.bincount(classes))))
     rank = np.empty(len(words), np.int64)
     rank[order] = np.arange(len(words)) - starts[classes[order]]
-    share = max(1, len(words) // (CLASSES_PER_SHARD_MIN * shards))
+    share = max(ALIKE_TOGETHER_MIN, len(words) // (CLASSES_PER_SHARD_MIN * shards))
     targets: np.ndarray = ((words % np.uint64(shards)).astype(np.int64) + rank // share) % shards
     return targets
 
@@ -121,7 +127,8 @@ def shards_of_rows(digests: pa.ChunkedArray, shards: int) -> np.ndarray:
 def _parsed(rows: pa.Table, shard: int) -> pa.RecordBatch:
     is_pattern = pc.equal(rows.column("language"), "xpath")
     patterns, filters = rows.filter(is_pattern), rows.filter(pc.invert(is_pattern))
-    columns = columns_of_texts(filters.column("text").to_pylist())
+    with rare_collection():
+        columns = columns_of_texts(filters.column("text").to_pylist())
     if columns.errors:
         row, error = columns.errors[0]
         error.row = filters.column("number")[row].as_py()
@@ -180,7 +187,10 @@ def built_shards(batches: Batches, folder: str) -> Batches:
     for shard in sorted(chunks):
         # In one order whoever sent what first, so that a shard that is built again is the same.
         rows = sorted(chunks.pop(shard), key=lambda row: row["number"].as_py())
-        yield _built(rows, shard, folder)
+        summary = _built(rows, shard, folder)
+        # This worker lives on, and building took several times what it leaves behind.
+        return_free_memory()
+        yield summary
 
 
 def _built(rows: list[pa.StructScalar], shard: int, folder: str) -> pa.RecordBatch:
@@ -208,11 +218,8 @@ def _built(rows: list[pa.StructScalar], shard: int, folder: str) -> pa.RecordBat
     return pa.RecordBatch.from_pylist([summary], SHARDS.arrow)
 
 
-def _save(matcher: object, target: Path) -> int:
+def _save(matcher: Matcher, target: Path) -> int:
     """Save a matcher, unless another attempt at it has; the bytes that lie there."""
-    from peersub.matching.matcher import Matcher
-
-    assert isinstance(matcher, Matcher)
     draft = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
         matcher.save(draft)
