@@ -217,3 +217,10 @@ def test_a_band_that_is_written_again_is_the_same(tmp_path):
     first = write_band(classes, 3, tmp_path)
     assert write_band(classes, 3, tmp_path) == first
     assert (first.rows, first.sampled_min, first.sampled_max) == (50, 1, 50)
+
+
+def test_a_band_that_is_written_anew_is_read_anew(tmp_path):
+    first, second = table_of(["a > 1", "a > 2"]), table_of(["b > 1", "b > 2", "b > 3"])
+    for classes, coverings in ((first, 1), (second, 3)):
+        found = coverers_of(classes, bands_of(classes, tmp_path, 10), UNBOUNDED)
+        assert sum(map(len, found)) == coverings

@@ -13,15 +13,17 @@ profiles of fewer events, then by digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peersub.pipeline.kernels.neighbours import (
     NEIGHBOURS,
+    TASKS,
     exact_similarities,
     neighbours_kernel,
     recall,
+    round_kernel,
 )
 from peersub.pipeline.kernels.profiles import write_part
 
@@ -42,10 +44,12 @@ class SimilaritySettings:
 
     Args:
         neighbours: how many for each class.
+        rounds: how often neighbours of neighbours are looked at; each finds more of the nearest.
         tasks: into how many tasks the search is cut.
     """
 
     neighbours: int = 5
+    rounds: int = 2
     tasks: int = 8
 
 
@@ -118,7 +122,7 @@ def _outside(grouped: DataFrame, folder: str, settings: SimilaritySettings) -> D
     """The nearest classes outside of each profile that has not enough members of its own."""
     from pyspark.sql import functions as f
 
-    neighbours, shares = settings.neighbours, settings.tasks
+    neighbours, rounds, shares = settings.neighbours, settings.rounds, settings.tasks
 
     def write(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -127,22 +131,44 @@ def _outside(grouped: DataFrame, folder: str, settings: SimilaritySettings) -> D
         rows = write_part(table, part, folder)
         return pa.table({"part": pa.array([part], pa.int32()), "rows": pa.array([rows])})
 
-    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return neighbours_kernel(batches, folder, neighbours)
+    def search(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return neighbours_kernel(batches, folder, rounds, neighbours)
 
     first = _first_members(grouped, neighbours)
     parts = first.withColumn("part", f.pmod(f.xxhash64("profile"), f.lit(PARTS)).cast("int"))
     written = parts.groupBy("part").applyInArrow(write, "part int, rows long")
-    # The sum is there when all parts are written; then the search may begin.
-    whole = written.groupBy().agg(f.sum("rows").alias("rows"))
-    tasks = whole.filter("rows > 0").select(
-        f.explode(f.sequence(f.lit(0), f.lit(shares - 1))).alias("share"),
-        f.lit(shares).alias("shares"),
-        f.lit(PARTS).alias("parts"),
+    done = written.groupBy().agg(f.sort_array(f.collect_list("part")).alias("parts"))
+    for number in range(rounds + 1):
+        tasks = _tasks(done, shares).mapInArrow(_round(folder, number), _spark(TASKS))
+        done = tasks.groupBy().agg(f.first("parts").alias("parts"))
+    return _tasks(done, shares).mapInArrow(search, _spark(NEIGHBOURS))
+
+
+def _tasks(done: DataFrame, shares: int) -> DataFrame:
+    """The tasks of the next round, out of one row that is there when the round before has ended."""
+    from pyspark.sql import functions as f
+
+    share = f.explode(f.sequence(f.lit(0), f.lit(shares - 1))).alias("share")
+    # Where nothing matches the sample there are no profiles, and nothing is to be done.
+    any_parts = done.filter(f.coalesce(f.size("parts"), f.lit(0)) > 0)
+    return any_parts.select(share, f.lit(shares).alias("shares"), "parts").repartition(
+        shares, "share"
     )
+
+
+def _round(
+    folder: str, number: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return round_kernel(batches, folder, number)
+
+    return kernel
+
+
+def _spark(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return tasks.repartition(shares, "share").mapInArrow(kernel, from_arrow_schema(NEIGHBOURS))
+    return from_arrow_schema(schema)
 
 
 def _filled_up(grouped: DataFrame, outside: DataFrame, neighbours: int) -> DataFrame:

@@ -10,8 +10,6 @@ Opened bands are kept per process, up to BANDS_OPEN_MAX; their arrays stay in th
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +22,7 @@ import pyarrow.compute as pc
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
+from peersub.pipeline.kernels.whole_files import stamp_of, whole_file
 from peersub.pipeline.kernels.witnesses import BODY, indexed_form
 
 __all__ = ["BandFolder", "OpenBand", "filter_of", "open_band", "write_band"]
@@ -64,7 +63,8 @@ def write_band(classes: pa.Table, band: int, folder: str | Path) -> BandFolder:
     place = Path(folder) / f"band-{band:05d}"
     place.mkdir(parents=True, exist_ok=True)
     matcher_of_rows(classes).save(place / _INDEX_FOLDER)
-    _write(place / _CLASSES_FILE, classes)
+    with whole_file(place / _CLASSES_FILE) as file, pa.ipc.new_file(file, classes.schema) as writer:
+        writer.write_table(classes)
     bounds = pc.min_max(classes["sampled"]).as_py()
     return BandFolder(band, str(place), classes.num_rows, bounds["min"], bounds["max"])
 
@@ -85,19 +85,6 @@ def matcher_of_rows(classes: pa.Table) -> Matcher:
     for row_id, wanted in patterns.items():
         matcher.add(row_id, wanted)
     return matcher
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(descriptor)
-    try:
-        with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        Path(draft).chmod(0o644)  # others of the cluster read it
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 class OpenBand:
@@ -130,15 +117,16 @@ class OpenBand:
         return np.concatenate(events_of), np.concatenate(rows_of)
 
 
-_opened: OrderedDict[str, OpenBand] = OrderedDict()
+_opened: OrderedDict[tuple[object, ...], OpenBand] = OrderedDict()
 
 
 def open_band(folder: str) -> OpenBand:
     """The band in a folder; opened once per process while it is in use."""
-    band = _opened.pop(folder, None)
+    key = (folder, stamp_of(Path(folder) / _CLASSES_FILE))
+    band = _opened.pop(key, None)
     if band is None:
         band = OpenBand(folder)
-    _opened[folder] = band
+    _opened[key] = band
     while len(_opened) > BANDS_OPEN_MAX:
         _opened.popitem(last=False)
     return band

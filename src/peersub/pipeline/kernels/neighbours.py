@@ -1,14 +1,21 @@
-"""The profiles most similar to a profile, by f_s, among those that the look-up tables lead to.
+"""The profiles most similar to a profile, by f_s: look-up tables first, then neighbours of
+neighbours.
 
-Candidates come from the tables (`profiles`); what is said of them is exact: f_s = (P(p|q) + P(q|p))
-/ 2 on the sample, by counting common bits. Order: similarity, largest first, then the number of the
-profile. Law: every similarity given is that of `similarity_of_bits`; which neighbours are found is
-approximate, and `recall` measures it.
+Round 0 takes candidates from the tables (`profiles`) and keeps the nearest KEPT of them per
+profile. Each further round looks at these and at theirs: who is near to a near one is likely to be
+near (Dong, Moses and Li, WWW 2011). A round needs all lists of the one before; each share of the
+profiles is a file, and a round begins when the last file of the one before is written.
+
+What is said of candidates is exact: f_s = (P(p|q) + P(q|p)) / 2 on the sample, by counting common
+bits. Order: similarity, largest first, then the number of the profile. Law: every similarity given
+is that of `similarity_of_bits`; which neighbours are found is approximate: `recall` measures it.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,15 +23,22 @@ import pyarrow as pa
 
 from peersub.pipeline.kernels.profiles import Profiles, open_profiles
 from peersub.pipeline.kernels.sample_bits import binary_rows
+from peersub.pipeline.kernels.whole_files import stamp_of, whole_file
 
 __all__ = [
     "NEIGHBOURS",
+    "TASKS",
     "exact_similarities",
+    "nearest",
     "neighbours_kernel",
-    "neighbours_of",
     "recall",
+    "round_kernel",
     "similarities",
 ]
+
+KEPT: Final = 16
+"""Neighbours that a profile has between rounds, also where fewer are asked for."""
+LISTS_OPEN_MAX: Final = 1
 
 QUERIES_AT_ONCE: Final = 1_024
 WINDOW: Final = 4
@@ -34,6 +48,8 @@ FEW_EVENTS_MAX: Final = 4
 _ROUNDING: Final = 1e-12
 """Sums of the same fractions may differ in their last bit."""
 
+TASKS: Final = pa.schema({"share": pa.int32(), "shares": pa.int32(), "parts": pa.list_(pa.int32())})
+"""A task is every `shares`-th profile from `share` on, of the profiles in these parts."""
 NEIGHBOURS: Final = pa.schema(
     {
         "first_member": pa.binary(),
@@ -54,33 +70,94 @@ def similarities(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return found
 
 
-def neighbours_kernel(
-    batches: Iterable[pa.RecordBatch], folder: str, wanted: int
+def round_kernel(
+    batches: Iterable[pa.RecordBatch], folder: str, number: int
 ) -> Iterator[pa.RecordBatch]:
-    """Per row (`share`, `shares`, `parts`) the neighbours of every `shares`-th profile."""
+    """Per row of TASKS: write one share of the lists of a round; the rows come back as they are."""
     for batch in batches:
-        columns = (batch[name].to_pylist() for name in ("share", "shares", "parts"))
-        for share, shares, parts in zip(*columns, strict=True):
+        for share, shares, parts in _tasks(batch):
             profiles = open_profiles(folder, parts)
+            lists = _round_lists(profiles, folder, number, share, shares)
+            with whole_file(_lists_path(folder, number, share)) as file:
+                np.save(file, lists)
+        yield batch.select(TASKS.names)
+
+
+def neighbours_kernel(
+    batches: Iterable[pa.RecordBatch], folder: str, rounds: int, wanted: int
+) -> Iterator[pa.RecordBatch]:
+    """Per row of TASKS: the neighbours of one share of the profiles, after all rounds."""
+    for batch in batches:
+        for share, shares, parts in _tasks(batch):
+            profiles = open_profiles(folder, parts)
+            lists = open_lists(folder, rounds, shares, len(profiles))
             queries = np.arange(share, len(profiles), shares)
             # Larger groups have enough neighbours among themselves, of similarity 1.
             queries = queries[profiles.members[queries] <= wanted]
             for start in range(0, len(queries), QUERIES_AT_ONCE):
                 part = queries[start : start + QUERIES_AT_ONCE]
-                yield _listed(profiles, *neighbours_of(profiles, part, wanted), wanted)
+                yield _listed(profiles, *nearest(profiles, part, lists[part], wanted), wanted)
 
 
-def neighbours_of(
-    profiles: Profiles, queries: np.ndarray, wanted: int
+def _tasks(batch: pa.RecordBatch) -> Iterator[tuple[int, int, list[int]]]:
+    return zip(*(batch[name].to_pylist() for name in TASKS.names), strict=True)
+
+
+def _round_lists(
+    profiles: Profiles, folder: str, number: int, share: int, shares: int
+) -> np.ndarray:
+    """int32[profiles of the share, KEPT]: the nearest so far, -1 where there are fewer."""
+    before = None if number == 0 else open_lists(folder, number - 1, shares, len(profiles))
+    queries = np.arange(share, len(profiles), shares)
+    lists = np.full((len(queries), KEPT), -1, np.int32)
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        part = queries[start : start + QUERIES_AT_ONCE]
+        candidates = looked_up(profiles, part) if before is None else two_steps(before, part)
+        query, found, _ = nearest(profiles, part, candidates, KEPT)
+        row = start + np.searchsorted(part, query)
+        lists[row, np.arange(len(row)) - np.searchsorted(row, row)] = found
+    return lists
+
+
+def two_steps(lists: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """int32[queries, ...]: the neighbours so far, and theirs."""
+    near = lists[queries]
+    further = np.where(near[:, :, None] >= 0, lists[near], -1)
+    return np.concatenate((near, further.reshape(len(queries), -1)), axis=1)
+
+
+def _lists_path(folder: str, number: int, share: int) -> Path:
+    return Path(folder) / f"round-{number}-share-{share:05d}.npy"
+
+
+_opened: OrderedDict[tuple[object, ...], np.ndarray] = OrderedDict()
+
+
+def open_lists(folder: str, number: int, shares: int, count: int) -> np.ndarray:
+    """int32[profiles, KEPT]: the lists of a round; kept while they are in use."""
+    paths = [_lists_path(folder, number, share) for share in range(shares)]
+    key = tuple((str(path), stamp_of(path)) for path in paths)
+    lists = _opened.pop(key, None)
+    if lists is None:
+        lists = np.full((count, KEPT), -1, np.int32)
+        for share, path in enumerate(paths):
+            lists[share::shares] = np.load(path)
+    _opened[key] = lists
+    while len(_opened) > LISTS_OPEN_MAX:
+        _opened.popitem(last=False)
+    return lists
+
+
+def nearest(
+    profiles: Profiles, queries: np.ndarray, candidates: np.ndarray, kept: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest profiles of some: query, neighbour, similarity; sorted, at most `wanted` each."""
-    row, found = _distinct(queries, _candidates(profiles, queries))
+    """The nearest of the candidates: query, neighbour, similarity; sorted, at most `kept` each."""
+    row, found = _distinct(queries, candidates)
     similarity = _similarity_of_numbers(profiles, queries[row], found)
     order = np.lexsort((found, -similarity, row))
     row, found, similarity = row[order], found[order], similarity[order]
-    first = np.searchsorted(row, row)
-    kept = (np.arange(len(row)) - first < wanted) & (similarity > 0)
-    return queries[row[kept]], found[kept], similarity[kept]
+    is_near = (np.arange(len(row)) - np.searchsorted(row, row) < kept) & (similarity > 0)
+    return queries[row[is_near]], found[is_near], similarity[is_near]
 
 
 def _similarity_of_numbers(profiles: Profiles, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -90,8 +167,8 @@ def _similarity_of_numbers(profiles: Profiles, first: np.ndarray, second: np.nda
     return found
 
 
-def _candidates(profiles: Profiles, queries: np.ndarray) -> np.ndarray:
-    """int32[queries, ...]: profiles that may be similar, -1 for none."""
+def looked_up(profiles: Profiles, queries: np.ndarray) -> np.ndarray:
+    """int32[queries, ...]: what the look-up tables lead to, -1 for none."""
     found = [table.around(queries, WINDOW) for table in profiles.tables]
     found.append(_with_few(profiles, queries))
     return np.concatenate(found, axis=1)

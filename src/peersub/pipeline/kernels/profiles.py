@@ -16,8 +16,6 @@ Because numbers grow with the number of events, windows hold sets of similar siz
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from peersub.pipeline.kernels.whole_files import stamp_of, whole_file
 
 __all__ = ["DIGEST_BYTES", "LookupTable", "Profiles", "open_profiles", "write_part"]
 
@@ -62,15 +62,8 @@ def write_part(profiles: pa.Table, part: int, folder: str | Path) -> int:
     signatures = signatures_of(bits)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=place, prefix=".part-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, bits=bits, digests=digests, members=members, signatures=signatures)
-        Path(draft).chmod(0o644)  # others of the cluster read it
-        Path(draft).replace(_path_of(folder, part))
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    with whole_file(_path_of(folder, part)) as file:
+        np.savez(file, bits=bits, digests=digests, members=members, signatures=signatures)
     return len(bits)
 
 
@@ -133,6 +126,8 @@ class LookupTable:
     def around(self, queries: np.ndarray, window: int) -> np.ndarray:
         """int32[queries, ...]: profiles within a window of each entry that share its key, or -1."""
         at = self.positions[queries]
+        if not len(self.keys):
+            return np.full((len(queries), 0), -1, np.int32)
         keys = self.keys[at]
         found = [
             self._at(at + step, keys, at >= 0)
@@ -146,13 +141,29 @@ class LookupTable:
         return np.where(alike, self.profiles[inside], -1)
 
 
+def _arrays_of(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+def _stacked(digests: list[np.ndarray]) -> np.ndarray:
+    """The first members of all parts; parts differ in how many their largest group has."""
+    width = max(part.shape[1] for part in digests)
+    stacked = np.zeros((sum(map(len, digests)), width, DIGEST_BYTES), np.uint8)
+    start = 0
+    for part in digests:
+        stacked[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return stacked
+
+
 class Profiles:
     """All profiles, and the tables that lead from one to those that may be similar."""
 
     def __init__(self, parts: Iterable[Path]) -> None:
-        loaded = [np.load(part) for part in parts]
+        loaded = [_arrays_of(part) for part in parts]
         bits = np.concatenate([part["bits"] for part in loaded])
-        digests = np.concatenate([part["digests"] for part in loaded])
+        digests = _stacked([part["digests"] for part in loaded])
         events = np.bitwise_count(bits).sum(axis=1, dtype=np.int32)
         first = np.ascontiguousarray(digests[:, 0]).view(">u8")
         order = np.lexsort((first[:, 1], first[:, 0], events))
@@ -236,15 +247,16 @@ class Profiles:
         return found
 
 
-_opened: OrderedDict[tuple[str, int], Profiles] = OrderedDict()
+_opened: OrderedDict[tuple[object, ...], Profiles] = OrderedDict()
 
 
-def open_profiles(folder: str, parts: int) -> Profiles:
-    """The profiles in a folder, of which there are so many parts; kept while they are in use."""
-    key = (folder, parts)
+def open_profiles(folder: str, parts: Sequence[int]) -> Profiles:
+    """The profiles in some parts below a folder; kept while they are in use."""
+    paths = [_path_of(folder, part) for part in parts]
+    key = tuple((str(path), stamp_of(path)) for path in paths)
     profiles = _opened.pop(key, None)
     if profiles is None:
-        profiles = Profiles(path for n in range(parts) if (path := _path_of(folder, n)).exists())
+        profiles = Profiles(paths)
     _opened[key] = profiles
     while len(_opened) > PROFILES_OPEN_MAX:
         _opened.popitem(last=False)
