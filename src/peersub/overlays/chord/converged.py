@@ -15,12 +15,13 @@ from peersub.filters.filter import Filter
 from peersub.overlays.chord.joining import key_of
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.chord.peer import ChordPeer
+from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.topology import ChordTopology, list_length
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.rows import Rows
 
-__all__ = ["Tables", "converge", "fixpoint", "ideal_topology"]
+__all__ = ["Tables", "converge", "finger_turns", "fixpoint", "free_keys", "ideal_topology"]
 
 Tables = dict[PeerId, dict[PeerId, Rows]]
 """Per peer u and edge u -> v the rows on it."""
@@ -68,19 +69,27 @@ def converge(
 
 
 def _placed(peers: Sequence[ChordPeer]) -> list[RingMember]:
-    """Where each stands: whoever finds a key taken tries the next, in the order of the list."""
+    """Where each stands."""
+    keys = free_keys([(peer.me.node, peer.settings) for peer in peers], peers[0].seed)
+    return [RingMember(key, peer.me) for key, peer in zip(keys, peers, strict=True)]
+
+
+def free_keys(nodes: Iterable[tuple[str, ChordSettings]], seed: int) -> list[int]:
+    """The keys of nodes that come one by one: whoever finds a key taken tries the next.
+
+    Raises:
+        ValueError: there are more nodes than keys.
+    """
     taken: dict[int, None] = {}
-    placed: list[RingMember] = []
-    for peer in peers:
+    for node, settings in nodes:
         for attempt in range(KEY_ATTEMPTS_MAX):
-            key = key_of(peer.me.node, peer.seed, peer.settings, attempt)
+            key = key_of(node, seed, settings, attempt)
             if key not in taken:
                 break
         else:
-            raise ValueError(f"no key of {peer.settings.size} is left for {peer.me}")
+            raise ValueError(f"no key of {settings.size} is left for {node}")
         taken[key] = None
-        placed.append(RingMember(key, peer.me))
-    return placed
+    return list(taken)
 
 
 def _links(
@@ -97,22 +106,28 @@ def _links(
             last = (keys[following[-1]] - keys[turn]) % peers[place].settings.size
             is_whole = len(following) == len(keys) - 1
             horizons[place] = peers[place].settings.size if is_whole else last
-        for other in (*_fingers(peers[place], turn, keys), *following):
+        fingers = finger_turns(turn, keys, peers[place].settings.key_bits)
+        for other in (*fingers, *following):
             links[place][clockwise[other]] = None
             links[clockwise[other]][place] = None
     return links, horizons
 
 
-def _fingers(peer: ChordPeer, turn: int, keys: list[int]) -> Iterable[int]:
-    """The fingers of the peer whose turn it is, clockwise, by their turns."""
-    count, size, key = len(keys), peer.settings.size, keys[turn]
-    for k in range(1, peer.settings.key_bits + 1):
+def finger_turns(turn: int, keys: Sequence[int], key_bits: int) -> dict[int, int]:
+    """The fingers of the node whose turn it is among sorted keys: their turns, with the label.
+
+    They come counter-clockwise, the farthest one first.
+    """
+    count, size, key = len(keys), 1 << key_bits, keys[turn]
+    found: dict[int, int] = {}
+    for k in range(1, key_bits + 1):
         place = bisect_left(keys, (key + (size >> k)) % size) % count
         # The first node there may stand beyond the peer itself: then there is no such finger.
         if (keys[place] - key) % size >= size >> k:
-            yield place
+            found.setdefault(place, k)
         if place == (turn + 1) % count:
-            return
+            break
+    return found
 
 
 def _following(peer: ChordPeer, turn: int, keys: list[int]) -> list[int]:

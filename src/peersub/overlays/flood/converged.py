@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below
-from peersub.overlays.core.identity import PeerId
 from peersub.overlays.flood.peer import FloodPeer
 
-__all__ = ["converge"]
+__all__ = ["converge", "linked_places"]
 
 _TRIES_PER_LINK = 8
 
@@ -20,15 +19,25 @@ def converge(
     progress: Callable[[], None] = lambda: None,
 ) -> None:
     """Link the peers, each to some before it by keyed draws, and give them their subscriptions."""
-    linked: dict[PeerId, dict[PeerId, None]] = {peer.me: {} for peer in peers}
-    for place, peer in enumerate(peers):
+    if not peers:
+        return
+    nodes = [peer.me.node for peer in peers]
+    linked = linked_places(nodes, peers[0].seed, [peer.settings.degree for peer in peers])
+    for peer, places in zip(peers, linked, strict=True):
         progress()
-        wanted = min(place, peer.settings.degree)
+        neighbours = sorted(peers[place].me for place in places)
+        peer.install(neighbours, subscriptions.get(peer.me.node, {}))
+
+
+def linked_places(nodes: Sequence[str], seed: int, degrees: Sequence[int]) -> list[list[int]]:
+    """Per node, in the order of the list, those that it is linked to, from either side."""
+    linked: list[dict[int, None]] = [{} for _ in nodes]
+    for place, node in enumerate(nodes):
+        wanted = min(place, degrees[place])
         for attempt in range(_TRIES_PER_LINK * wanted):
-            if len(linked[peer.me]) >= wanted:
+            if len(linked[place]) >= wanted:
                 break
-            other = peers[draw_below(place, peer.seed, "flood/graph", peer.me.node, attempt)]
-            linked[peer.me][other.me] = None
-            linked[other.me][peer.me] = None
-    for peer in peers:
-        peer.install(sorted(linked[peer.me]), subscriptions.get(peer.me.node, {}))
+            other = draw_below(place, seed, "flood/graph", node, attempt)
+            linked[place][other] = None
+            linked[other][place] = None
+    return [list(places) for places in linked]

@@ -72,6 +72,14 @@ class StrategySettings:
                 "exact_reach goes with simple, identity and covering: a merged row has many owners"
             )
 
+    @property
+    def is_union(self) -> bool:
+        """Whether a table wants what those behind the edge want: then no matter which rows say so.
+
+        Not so where merging lets more pass, or where a row wants it for some parts only.
+        """
+        return self.strategy != "imperfect" and not self.exact_reach
+
 
 class Strategy:
     """How rows for publishers are worked out; one object may serve all peers of a process."""

@@ -14,7 +14,7 @@ from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.rows import Rows
 from peersub.overlays.tree.peer import TreePeer
 
-__all__ = ["converge"]
+__all__ = ["converge", "parent_place"]
 
 
 def converge(
@@ -26,7 +26,7 @@ def converge(
     for place, peer in enumerate(peers):
         progress()
         wide = peer.settings.children_max
-        parent = peers[(place - 1) // wide] if place else None
+        parent = peers[parent_place(place, wide)] if place else None
         children = peers[place * wide + 1 : place * wide + wide + 1]
         peer.install(parent, [child.me for child in children])
         peer.engine.home.install(subscriptions.get(peer.me.node, {}))
@@ -40,6 +40,15 @@ def converge(
             sent={edge: (peer.topology.scope_of(edge), tables[(edge, peer.me)]) for edge in edges},
             connected=edges,
         )
+
+
+def parent_place(place: int, children_max: int) -> int:
+    """The place in the list of the parent of the node at this one, which is not the root's.
+
+    >>> [parent_place(place, 2) for place in range(1, 7)]
+    [0, 0, 1, 1, 2, 2]
+    """
+    return (place - 1) // children_max
 
 
 def _tables(peers: Sequence[TreePeer]) -> dict[tuple[PeerId, PeerId], Rows]:
