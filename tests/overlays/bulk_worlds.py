@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from peersub.overlays.core.effects import Deliver
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.node import Node
 from peersub.overlays.registry import overlay_kind
-from peersub.overlays.settings import settings_from
+from peersub.overlays.settings import settings_from, with_sample
 from peersub.simulator import actions as do
 from peersub.simulator.content import SmallContent, WorkloadChoice
 from peersub.simulator.nodes import NETWORK
@@ -62,7 +62,10 @@ class World:
         publishers: Sequence[int],
         keys: list[int] | None = None,
     ) -> World:
-        """Filters that overlap, cover and equal each other, some of them patterns."""
+        """Filters that overlap, cover and equal each other, some of them patterns.
+
+        Every fourth event is empty: nobody wants it.
+        """
         content = SmallContent(seed, WorkloadChoice(values=8, xpath_share=0.2))
         sample = range(1_000_000, 1_000_000 + SAMPLE_EVENTS)
         return cls(
@@ -71,7 +74,10 @@ class World:
             seed,
             nodes,
             [content.subscription(number) for number in range(subscriptions)],
-            [content.event(number) for number in range(len(publishers))],
+            [
+                content.event(number) if number % 4 != 3 else Event(f"e{number}", {})
+                for number in range(len(publishers))
+            ],
             [publisher % nodes for publisher in publishers],
             keys,
             tuple(content.event(number).attributes for number in sample),
@@ -95,12 +101,7 @@ class World:
         if node is not None and self.keys is not None:
             own["key"] = self.keys[node]
         settings: Any = settings_from(kind.settings_class, own)
-        if self.overlay == "flood":
-            return settings
-        maintenance = settings.routing.maintenance
-        strategy = replace(maintenance.strategy, sample=self.sample)
-        maintenance = replace(maintenance, strategy=strategy)
-        return replace(settings, routing=replace(settings.routing, maintenance=maintenance))
+        return with_sample(settings, self.sample)
 
 
 Receipt = tuple[int, int, int]

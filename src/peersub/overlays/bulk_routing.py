@@ -123,7 +123,9 @@ def _hops(steps: _Steps, publishers: np.ndarray, opens: _Opens) -> Iterator[_Hop
     nodes = publishers.astype(np.intp)
     senders = np.full(len(rows), -1, np.intp)
     spans = np.full(len(rows), steps.nodes, np.int32)
-    while len(rows):
+    for _ in range(steps.nodes + 1):
+        if not len(rows):
+            return
         yield rows, nodes, senders
         if steps.has_parts:
             # Most nodes are the last of their part.
@@ -137,6 +139,7 @@ def _hops(steps: _Steps, publishers: np.ndarray, opens: _Opens) -> Iterator[_Hop
         parents, taken = parents.take(kept), taken.take(kept)
         spans = steps.parts(taken, spans.take(parents))
         rows, senders, nodes = rows.take(parents), nodes.take(parents), steps.targets.take(taken)
+    raise ValueError("the plan is wrong: an event takes more hops than there are nodes")
 
 
 def _run_opens(sources: NodeRuns, interested: Sets) -> _Opens:

@@ -7,10 +7,10 @@ the fields of those count as its own, so `retry_ms=500` reaches the part that kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
-__all__ = ["SettingsError", "settings_from", "settings_table"]
+__all__ = ["SettingsError", "settings_from", "settings_table", "with_sample"]
 
 S = TypeVar("S")
 
@@ -49,6 +49,18 @@ def settings_from(settings_class: type[S], values: Mapping[str, object]) -> S:
     read = {name: _read(name, table[name], value) for name, value in values.items()}
     made: S = _build(settings_class, read)
     return made
+
+
+def with_sample(settings: Any, sample: tuple[Mapping[str, Any], ...]) -> Any:
+    """The settings, whichever part of them has a field for a sample of events, with this one."""
+    changes: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if each.name == "sample":
+            changes[each.name] = sample
+        elif is_dataclass(value):
+            changes[each.name] = with_sample(value, sample)
+    return replace(settings, **changes)
 
 
 def _build(settings_class: type, values: Mapping[str, object]) -> Any:

@@ -19,9 +19,15 @@ __all__ = [
     "EVENTS",
     "FINDINGS",
     "INGEST_COUNTS",
+    "INTERESTED_ROWS",
     "OVERLAY_DELIVERIES",
     "PARSED",
     "PLACEMENT",
+    "PLANNED",
+    "PLAN_EDGES",
+    "PLAN_FILTERS",
+    "PLAN_NODES",
+    "PLAN_ROWS",
     "QUARANTINE",
     "RECEIPTS",
     "REPEATED_EVENTS",
@@ -270,6 +276,52 @@ event of the sample have none."""
 
 PLACEMENT: Final = _dataset("placement", subscription_id=pa.string(), node=pa.int32())
 """The node that hosts each subscription, by its number in the plans."""
+
+PLAN_NODES: Final = _dataset(
+    "nodes", node=pa.int32(), name=pa.string(), key=pa.int64(), place=pa.int32()
+)
+"""The nodes of a plan by their numbers. `key` is null in overlays without keys; `place` is where
+the node stands among the sources of edges, null where sources are not nodes."""
+
+PLAN_EDGES: Final = _dataset(
+    "edges",
+    edge=pa.int32(),
+    origin=pa.int32(),
+    target=pa.int32(),
+    label=pa.int32(),
+    arc_start=pa.int64(),
+    arc_length=pa.int64(),
+    offset=pa.int32(),
+    span=pa.int32(),
+    run_start=pa.int32(),
+    run_length=pa.int32(),
+)
+"""The directed edges of a plan, those of an origin together. An edge is open for an event if one of
+the `run_length` nodes from the place `run_start` on (a circle) wants it; where these are null, if a
+row of the edge does, and in a flood always. `arc_start` and `arc_length` are the keys that the edge
+is responsible for, `offset` and `span` the same in nodes after the origin."""
+
+PLAN_FILTERS: Final = _dataset("filters", row=pa.int32(), filter=pa.binary())
+"""The distinct filters of all tables of a plan whose sources are rows, in their wire form."""
+
+PLAN_ROWS: Final = _dataset("rows", row=pa.int32(), edge=pa.int32(), nearest=pa.int32())
+"""The filter `row` is in the table of this edge, for parts of more than `nearest` nodes."""
+
+PLANNED: Final = _dataset(
+    "planned",
+    overlay=pa.string(),
+    nodes=pa.int64(),
+    edges=pa.int64(),
+    filters=pa.int64(),
+    rows=pa.int64(),
+    bytes=pa.int64(),
+)
+"""A row says how large a plan is, and the bytes of its files."""
+
+INTERESTED_ROWS: Final = _dataset(
+    "interested_rows", event_id=pa.string(), rows=pa.list_(pa.int32())
+)
+"""Per event the rows of a plan that want it."""
 
 RECEIPTS: Final = _dataset(
     "receipts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.registry import overlay_kind
-from peersub.overlays.settings import SettingsError, settings_from
+from peersub.overlays.settings import SettingsError, settings_from, with_sample
 from peersub.simulator import actions as do
 from peersub.simulator.content import Content
 from peersub.simulator.counters import Counters
@@ -45,7 +45,7 @@ def node_maker(
     kind = overlay_kind(scenario.overlay)
     settings: Any = settings_from(kind.settings_class, scenario.settings)
     if sample:
-        settings = _with_sample(settings, sample)
+        settings = with_sample(settings, sample)
     links = scenario.link_settings
     seed = scenario.seed
     shared: list[Any] = []
@@ -113,18 +113,6 @@ def _wanted_at_first(schedule: do.Schedule) -> dict[str, list[Filter]]:
             elif isinstance(action, do.SubscribeAt):
                 wanted.setdefault(action.node, []).append(action.filter)
     return wanted
-
-
-def _with_sample(settings: Any, sample: tuple[Mapping[str, Any], ...]) -> Any:
-    """The settings, whichever part of them has a field for a sample, with this one."""
-    changes: dict[str, Any] = {}
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        if each.name == "sample":
-            changes[each.name] = sample
-        elif is_dataclass(value):
-            changes[each.name] = _with_sample(value, sample)
-    return replace(settings, **changes)
 
 
 def wire_passage(

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
+from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.core.publication import Delivery
 from peersub.simulator import actions as do
 from peersub.simulator import activities as asked
@@ -158,7 +159,7 @@ class _Planner:
         return do.JoinNode(self._new_node(), contacts)
 
     def _new_node(self) -> str:
-        node = f"n{self._nodes}"
+        node = numbered_node(self._nodes)
         self._nodes += 1
         self._living[node] = None
         return node

@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["NODE_NAME_BYTES_MAX", "PeerId"]
+__all__ = ["NODE_NAME_BYTES_MAX", "NUMBERED_NODE_PREFIX", "PeerId", "numbered_node"]
 
 NODE_NAME_BYTES_MAX = 255
+NUMBERED_NODE_PREFIX = "n"
+"""What the names of nodes begin with that have no address: those of simulations and plans."""
+
+
+def numbered_node(number: int) -> str:
+    """The name of a node of a simulation or a plan.
+
+    >>> numbered_node(7)
+    'n7'
+    """
+    return f"{NUMBERED_NODE_PREFIX}{number}"
 
 
 class PeerId(NamedTuple):

@@ -1,0 +1,231 @@
+"""Plans as folders of Parquet, so that a plan is made once and read by every worker.
+
+A folder has `nodes.parquet` and `edges.parquet`, and where sources are rows also `filters.parquet`
+and `rows.parquet`; their columns are in `schemas`. It appears under its name when it is complete.
+
+Law: `read_plan(folder)` after `write_plan(plan, folder)` equals the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from tempfile import mkdtemp
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from peersub.filters.filter import Filter
+from peersub.matching.matcher import Matcher
+from peersub.overlays.bulk import Edges, NodeRuns, Plan, RowSources, Sources
+from peersub.pipeline.schemas import (
+    PLAN_EDGES,
+    PLAN_FILTERS,
+    PLAN_NODES,
+    PLAN_ROWS,
+    PLANNED,
+    DatasetSchema,
+)
+
+__all__ = ["PLANS_OPEN_MAX", "OpenPlan", "PlanFolderError", "open_plan", "read_plan", "write_plan"]
+
+PLANS_OPEN_MAX: Final = 4
+"""Plans that a worker keeps in memory."""
+_OVERLAY: Final = b"overlay"
+
+
+class PlanFolderError(ValueError):
+    """A folder that holds no plan, or one that is damaged."""
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def write_plan(plan: Plan, folder: str) -> pa.RecordBatch:
+    """Write the plan, and say how large it is (`PLANNED`); a folder of that name is replaced."""
+    sources = plan.sources
+    above = os.path.dirname(os.path.abspath(folder))
+    os.makedirs(above, exist_ok=True)
+    unfinished = mkdtemp(prefix=f".{os.path.basename(folder)}-", dir=above)
+    try:
+        _write(unfinished, PLAN_NODES, _node_columns(plan), plan.overlay)
+        _write(unfinished, PLAN_EDGES, _edge_columns(plan), plan.overlay)
+        if isinstance(sources, RowSources):
+            filters = {"row": np.arange(len(sources.filters)), "filter": list(sources.filters)}
+            _write(unfinished, PLAN_FILTERS, filters, plan.overlay)
+            _write(unfinished, PLAN_ROWS, _row_columns(sources), plan.overlay)
+        size = sum(entry.stat().st_size for entry in os.scandir(unfinished))
+        os.chmod(unfinished, 0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        # Another attempt at the same task may have been faster: its plan is the same.
+        with suppress(OSError):
+            os.rename(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return pa.RecordBatch.from_pylist([_sizes(plan, size)], PLANNED.arrow)
+
+
+def _write(
+    folder: str, dataset: DatasetSchema, columns: Mapping[str, object], overlay: str
+) -> None:
+    arrays = [pa.array(columns[field.name], field.type) for field in dataset.arrow]
+    table = pa.table(arrays, schema=dataset.arrow.with_metadata({_OVERLAY: overlay}))
+    pq.write_table(table, _file(folder, dataset), compression="zstd")
+
+
+def _file(folder: str, dataset: DatasetSchema) -> str:
+    return os.path.join(folder, f"{dataset.name}.parquet")
+
+
+def _node_columns(plan: Plan) -> dict[str, object]:
+    count = len(plan.names)
+    has_runs = isinstance(plan.sources, NodeRuns)
+    return {
+        "node": np.arange(count),
+        "name": plan.names,
+        "key": pa.nulls(count, pa.int64()) if plan.keys is None else plan.keys,
+        "place": plan.sources.places if has_runs else pa.nulls(count, pa.int32()),  # type: ignore[union-attr]
+    }
+
+
+def _edge_columns(plan: Plan) -> dict[str, object]:
+    edges, count = plan.edges, len(plan.edges)
+    runs = plan.sources if isinstance(plan.sources, NodeRuns) else None
+    return {
+        "edge": np.arange(count),
+        "origin": edges.origins,
+        "target": edges.targets,
+        "label": edges.labels,
+        "arc_start": edges.arcs[:, 0],
+        "arc_length": edges.arcs[:, 1],
+        "offset": edges.offsets,
+        "span": edges.spans,
+        "run_start": pa.nulls(count, pa.int32()) if runs is None else runs.starts,
+        "run_length": pa.nulls(count, pa.int32()) if runs is None else runs.lengths,
+    }
+
+
+def _row_columns(sources: RowSources) -> dict[str, object]:
+    rows = np.repeat(np.arange(len(sources.filters)), np.diff(sources.starts))
+    return {"row": rows, "edge": sources.edges, "nearest": sources.nearest}
+
+
+def _sizes(plan: Plan, size: int) -> dict[str, object]:
+    rows = plan.sources if isinstance(plan.sources, RowSources) else None
+    return {
+        "overlay": plan.overlay,
+        "nodes": len(plan.names),
+        "edges": len(plan.edges),
+        "filters": 0 if rows is None else len(rows.filters),
+        "rows": 0 if rows is None else len(rows.edges),
+        "bytes": size,
+    }
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def read_plan(folder: str) -> Plan:
+    """The plan that was written to the folder.
+
+    Raises:
+        PlanFolderError: there is none, or it is damaged.
+    """
+    try:
+        nodes, edges = _read(folder, PLAN_NODES), _read(folder, PLAN_EDGES)
+        has_rows = os.path.exists(_file(folder, PLAN_FILTERS))
+        filters = _read(folder, PLAN_FILTERS) if has_rows else None
+        rows = _read(folder, PLAN_ROWS) if has_rows else None
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise PlanFolderError(
+            f"{folder} holds no plan that can be read ({error}). "
+            "Driver and workers must see the same files."
+        ) from None
+    has_keys = not nodes["key"].null_count
+    sources: Sources = None
+    if filters is not None and rows is not None:
+        numbers = _numbers(rows["row"])
+        sources = RowSources(
+            filters=tuple(filters["filter"].to_pylist()),
+            starts=np.searchsorted(numbers, np.arange(filters.num_rows + 1)).astype(np.int64),
+            edges=_numbers(rows["edge"]),
+            nearest=_numbers(rows["nearest"]),
+        )
+    elif not nodes["place"].null_count:
+        sources = NodeRuns(
+            places=_numbers(nodes["place"]),
+            starts=_numbers(edges["run_start"]),
+            lengths=_numbers(edges["run_length"]),
+        )
+    origins = _numbers(edges["origin"])
+    return Plan(
+        overlay=nodes.schema.metadata[_OVERLAY].decode(),
+        names=tuple(nodes["name"].to_pylist()),
+        keys=_numbers(nodes["key"]) if has_keys else None,
+        edges=Edges(
+            starts=np.searchsorted(origins, np.arange(nodes.num_rows + 1)).astype(np.int64),
+            targets=_numbers(edges["target"]),
+            offsets=_numbers(edges["offset"]),
+            spans=_numbers(edges["span"]),
+            labels=_numbers(edges["label"]),
+            arcs=np.stack([_numbers(edges["arc_start"]), _numbers(edges["arc_length"])], axis=1),
+        ),
+        sources=sources,
+    )
+
+
+def _read(folder: str, dataset: DatasetSchema) -> pa.Table:
+    table = pq.read_table(_file(folder, dataset), partitioning=None)
+    return table.select(dataset.arrow.names)
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    numbers: np.ndarray = column.to_numpy()
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """A plan in a worker; where its sources are rows, with what finds them for events."""
+
+    plan: Plan
+    matcher: Matcher | None
+
+
+_open: OrderedDict[tuple[str, int], OpenPlan] = OrderedDict()
+
+
+def open_plan(folder: str) -> OpenPlan:
+    """The plan of the folder, read once per worker, for the plans used last.
+
+    Raises:
+        PlanFolderError: there is none, or it is damaged.
+    """
+    try:
+        written = os.stat(_file(folder, PLAN_EDGES)).st_mtime_ns
+    except OSError:
+        written = 0
+    key = (folder, written)
+    found = _open.get(key)
+    if found is None:
+        plan = read_plan(folder)
+        found = _open[key] = OpenPlan(plan, _matcher(plan.sources))
+        while len(_open) > PLANS_OPEN_MAX:
+            _open.popitem(last=False)
+    _open.move_to_end(key)
+    return found
+
+
+def _matcher(sources: Sources) -> Matcher | None:
+    if not isinstance(sources, RowSources):
+        return None
+    matcher = Matcher()
+    for row, data in enumerate(sources.filters):
+        matcher.add(str(row), Filter.from_bytes(data))
+    return matcher
