@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from overlays.bulk_worlds import World, plan_of, routed, simulated
 from peersub.overlays.bulk import NodeRuns, Plan, Sets, bulk_overlay, publishers_of
+from peersub.overlays.bulk_building import edges_of
 from peersub.overlays.bulk_routing import spread
 from peersub.overlays.chord.arcs import overlap
 from peersub.overlays.chord.messages import RingMember
@@ -130,6 +131,18 @@ def test_a_wrong_plan_is_noticed(overlay: str, mistake: Any) -> None:
     assert routed(world, plan).receipts == expected.receipts
     with pytest.raises(AssertionError):
         assert routed(world, mistake(plan)).receipts == expected.receipts
+
+
+def test_a_plan_that_leads_in_circles_is_refused() -> None:
+    names = [f"n{number}" for number in range(3)]
+    plan = bulk_overlay("tree").plan(names, 1, TreeSettings(children_max=1))
+    starts, targets = np.array([0, 1, 2, 3]), np.array([1, 2, 0])
+    assert isinstance(plan.sources, NodeRuns)
+    runs = replace(plan.sources, starts=np.zeros(3, np.int32), lengths=np.full(3, 3, np.int32))
+    circle = replace(plan, edges=edges_of(starts, targets), sources=runs)
+    everybody = Sets.of([[0, 1, 2]])
+    with pytest.raises(ValueError, match="more than once"):
+        list(spread(circle, np.array([0]), everybody, everybody))
 
 
 # --- plans ---------------------------------------------------------------------------------------

@@ -123,9 +123,11 @@ def _hops(steps: _Steps, publishers: np.ndarray, opens: _Opens) -> Iterator[_Hop
     nodes = publishers.astype(np.intp)
     senders = np.full(len(rows), -1, np.intp)
     spans = np.full(len(rows), steps.nodes, np.int32)
-    for _ in range(steps.nodes + 1):
-        if not len(rows):
-            return
+    left = len(rows) * steps.nodes
+    while len(rows):
+        left -= len(rows)
+        if left < 0:
+            raise ValueError("the plan is wrong: an event comes to a node more than once")
         yield rows, nodes, senders
         if steps.has_parts:
             # Most nodes are the last of their part.
@@ -139,7 +141,6 @@ def _hops(steps: _Steps, publishers: np.ndarray, opens: _Opens) -> Iterator[_Hop
         parents, taken = parents.take(kept), taken.take(kept)
         spans = steps.parts(taken, spans.take(parents))
         rows, senders, nodes = rows.take(parents), nodes.take(parents), steps.targets.take(taken)
-    raise ValueError("the plan is wrong: an event takes more hops than there are nodes")
 
 
 def _run_opens(sources: NodeRuns, interested: Sets) -> _Opens:
