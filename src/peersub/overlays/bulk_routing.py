@@ -226,25 +226,43 @@ def flood(plan: Plan, publishers: np.ndarray, interested: Sets, wanted: Sets) ->
     """Route events over all edges: every node sends its first copy to all but its sender."""
     count = len(plan.names)
     steps = _Steps(plan.edges)
-    for start, end in _chunks(len(publishers), count):
-        origins, which = np.unique(publishers[start:end], return_inverse=True)
-        tree = _flooded(steps, origins)
+    by_publisher = np.argsort(publishers, kind="stable")
+    origins, firsts = np.unique(publishers[by_publisher], return_index=True)
+    ends = np.append(firsts[1:], len(publishers))
+    for start, end in _chunks(len(origins), count):
+        tree = _flooded(steps, origins[start:end])
         # The receipts of each publisher stand together: those of its events are copies.
         order = np.argsort(tree.events, kind="stable")
-        sizes = np.bincount(tree.events, minlength=len(origins))
-        firsts = np.cumsum(sizes) - sizes
-        counts = sizes[which]
-        rows = np.repeat(np.arange(end - start), counts)
-        places = order[np.repeat(firsts[which], counts) + _within(counts)]
-        nodes = tree.nodes[places]
-        yield Receipts(
-            events=rows + start,
-            nodes=nodes,
-            senders=tree.senders[places],
-            hops=tree.hops[places],
-            messages=tree.messages[places],
-            wanted=_wanted(wanted.part(start, end), count, rows, nodes),
-        )
+        sizes = np.bincount(tree.events, minlength=end - start)
+        begins = np.cumsum(sizes) - sizes
+        events = by_publisher[firsts[start] : ends[end - 1]]
+        which = np.repeat(np.arange(end - start), ends[start:end] - firsts[start:end])
+        for first, last in _chunks(len(events), count):
+            of = which[first:last]
+            places = order[np.repeat(begins[of], sizes[of]) + _within(sizes[of])]
+            rows = np.repeat(events[first:last], sizes[of])
+            nodes = tree.nodes[places]
+            yield Receipts(
+                events=rows,
+                nodes=nodes,
+                senders=tree.senders[places],
+                hops=tree.hops[places],
+                messages=tree.messages[places],
+                wanted=_wanted_by(wanted, count, events[first:last], sizes[of], nodes),
+            )
+
+
+def _wanted_by(
+    wanted: Sets, count: int, events: np.ndarray, sizes: np.ndarray, nodes: np.ndarray
+) -> np.ndarray:
+    """Whether each node wants the event; of each of these events there are so many nodes."""
+    lengths = np.diff(wanted.starts)[events]
+    table = np.zeros(len(events) * count, np.bool_)
+    numbers = wanted.numbers[np.repeat(wanted.starts[events], lengths) + _within(lengths)]
+    places = np.arange(len(events)) * count
+    table[np.repeat(places, lengths) + numbers] = True
+    found: np.ndarray = table[np.repeat(places, sizes) + nodes]
+    return found
 
 
 def _flooded(steps: _Steps, publishers: np.ndarray) -> Receipts:
@@ -255,7 +273,6 @@ def _flooded(steps: _Steps, publishers: np.ndarray) -> Receipts:
     """
     count = steps.nodes
     is_seen = np.zeros(len(publishers) * count, np.bool_)
-    messages = np.zeros(len(publishers) * count, np.int32)
     rows = np.arange(len(publishers))
     nodes = publishers.astype(np.intp)
     senders = np.full(len(rows), -1, np.intp)
@@ -264,22 +281,24 @@ def _flooded(steps: _Steps, publishers: np.ndarray) -> Receipts:
     while len(rows):
         parents, taken = steps.from_nodes(nodes, rows)
         targets = steps.targets.take(taken)
-        kept = np.flatnonzero(targets != senders.take(parents))
-        parents, targets = parents.take(kept), targets.take(kept)
         cells = rows.take(parents) * count + targets
-        np.add.at(messages, cells, 1)
-        firsts: np.ndarray = np.sort(np.unique(cells, return_index=True)[1])
-        firsts = firsts[~is_seen[cells[firsts]]]
-        is_seen[cells[firsts]] = True
+        # Among those are the senders, too: they have it.
+        fresh = np.flatnonzero(~is_seen.take(cells))
+        firsts = fresh.take(np.sort(np.unique(cells.take(fresh), return_index=True)[1]))
+        is_seen[cells.take(firsts)] = True
         parents = parents.take(firsts)
         rows, senders, nodes = rows.take(parents), nodes.take(parents), targets.take(firsts)
         hops.append((rows, nodes, senders))
     rows, nodes, senders = (np.concatenate([hop[part] for hop in hops]) for part in range(3))
+    # All neighbours have it then, and each sent it here unless it had it from here.
+    is_sent = senders >= 0
+    cells = (rows * count + senders)[is_sent]
+    passed_on = np.bincount(cells, minlength=len(is_seen))
     return Receipts(
         events=rows,
         nodes=nodes.astype(np.int32),
         senders=senders.astype(np.int32),
         hops=np.repeat(np.arange(len(hops), dtype=np.int32), [len(hop[0]) for hop in hops]),
-        messages=messages[rows * count + nodes],
+        messages=(steps.degrees[nodes] - passed_on[rows * count + nodes]).astype(np.int32),
         wanted=np.zeros(len(rows), np.bool_),
     )
