@@ -20,6 +20,7 @@ __all__ = [
     "FINDINGS",
     "INGEST_COUNTS",
     "INTERESTED_ROWS",
+    "JUDGEMENTS",
     "OVERLAY_DELIVERIES",
     "PARSED",
     "PLACEMENT",
@@ -40,6 +41,7 @@ __all__ = [
     "STAGED_EVENTS",
     "STAGED_SUBSCRIPTIONS",
     "SUBSCRIPTIONS",
+    "TRACE_FACTS",
     "DatasetSchema",
 ]
 
@@ -345,6 +347,48 @@ OVERLAY_DELIVERIES: Final = _dataset(
 )
 """A row is an event handed to a subscription by an overlay, simulated, planned or live."""
 
+TRACE_FACTS: Final = _dataset(
+    "trace_facts",
+    fact=pa.string(),
+    moment=pa.struct(
+        [("ms", pa.int64()), ("block", pa.int64()), ("line", pa.int64()), ("place", pa.int32())]
+    ),
+    node=pa.string(),
+    peer=pa.string(),
+    event_id=pa.string(),
+    subscription_id=pa.string(),
+    hops=pa.int32(),
+    flag=pa.bool_(),
+    text=pa.string(),
+    groups=pa.list_(pa.list_(pa.string())),
+)
+"""A row is a fact of a trace (`trace_reading` says which there are, and what their columns mean).
+Moments compare as things happened: by time, then by the place in the file and in the line."""
+
+JUDGEMENTS: Final = _dataset(
+    "judgements",
+    event_id=pa.string(),
+    subscription_id=pa.string(),
+    node=pa.string(),
+    hops=pa.int32(),
+    expected=pa.bool_(),
+    delivered=pa.bool_(),
+    missed=pa.bool_(),
+    excused=pa.bool_(),
+    late=pa.bool_(),
+    duplicates=pa.int64(),
+    repeated=pa.int64(),
+    spurious=pa.int64(),
+    spurious_node=pa.string(),
+    first_ms=pa.int64(),
+    last_ms=pa.int64(),
+    cause=pa.string(),
+)
+"""A row is an event and a subscription of which one should have come, or did come, to the other.
+`duplicates`, `repeated` and `spurious` count copies; `node` and `hops` are those of the first one
+that was in order; `first_ms` and `last_ms` say when the first and the last such copy came, if a
+trace tells. `cause` is known here for what is excused or spurious."""
+
 FINDINGS: Final = _dataset(
     "findings",
     finding=pa.string(),
@@ -355,4 +399,6 @@ FINDINGS: Final = _dataset(
     cause=pa.string(),
 )
 """A row is a difference between what was delivered and what should have been: `finding` is missed,
-spurious or duplicate; `cause` says why where the trace shows it."""
+spurious, duplicate, or excused (wanted, not delivered, and not promised: only a trace shows it).
+`copies` is how many came too many, null for what did not come; `cause` says why where the trace
+shows it."""

@@ -31,8 +31,10 @@ from peersub.trace.facts import (
     facts_of_form,
 )
 
-__all__ = ["Explanation", "Hop", "Verdict", "explain"]
+__all__ = ["PEER_DETAILS", "Explanation", "Hop", "Verdict", "explain", "node_of"]
 
+PEER_DETAILS: Final = r"(~\d+)?(/\d+)?$"
+"""What follows the node in the name of a peer: its incarnation and its slot."""
 ENDS_SHOWN_MAX: Final = 8
 """Places where an event ended that an answer names."""
 
@@ -197,7 +199,7 @@ def node_of(peer: str) -> str:
     >>> node_of("n7~2/3"), node_of("127.0.0.1:7001")
     ('n7', '127.0.0.1:7001')
     """
-    return re.sub(r"(~\d+)?(/\d+)?$", "", peer)
+    return re.sub(PEER_DETAILS, "", peer)
 
 
 # --- answering -----------------------------------------------------------------------------------
