@@ -353,14 +353,14 @@ def faults_in(facts: Any) -> Any:
 def receipts_in(facts: Any) -> Any:
     """RECEIPTS of a trace, nodes by their names: who received which event how often, and wanted it.
 
-    A message that its receiver only relays in a tunnel counts as a message, and makes no receipt.
+    A message that its receiver only relays in a tunnel counts as a message, and makes no receipt:
+    a row that stands for such messages only has no hops.
     """
     told = facts.where(f.col("fact").isin("published", "received", "delivered"))
     fact, is_receipt = f.col("fact"), (f.col("fact") == "received") & f.col("flag")
     when_received = f.when(is_receipt, f.col("moment"))
     found = told.groupBy("event_id", "node").agg(
         f.max(fact == "published").alias("is_publisher"),
-        f.max(is_receipt).alias("is_receiver"),
         f.min_by("peer", when_received).alias("sender"),
         f.min_by("hops", when_received).alias("hops"),
         f.count_if(fact == "received").cast("int").alias("messages"),
@@ -371,7 +371,7 @@ def receipts_in(facts: Any) -> Any:
     return found.join(published, "event_id", "left_semi").select(
         "event_id",
         "node",
-        f.when(~f.col("is_publisher") & f.col("is_receiver"), f.col("sender")).alias("sender"),
+        f.when(~f.col("is_publisher"), f.col("sender")).alias("sender"),
         f.when(f.col("is_publisher"), 0).otherwise(f.col("hops")).alias("hops"),
         "messages",
         "wanted",
