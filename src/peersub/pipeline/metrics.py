@@ -277,11 +277,10 @@ def fan_out(deliveries: Any, column: str) -> Any:
     subscriptions, and so on. Those with none are in no row.
     """
     counts = deliveries.groupBy(column).agg(f.count("*").alias("rows"))
-    at_least = f.shiftleft(f.lit(1).cast("bigint"), f.floor(f.log2("rows")).cast("int"))
-    # The logarithm of a power of two may fall a hair short of a whole number.
-    settled = f.when(at_least * 2 <= f.col("rows"), at_least * 2).otherwise(at_least)
+    # Digits in base two: a logarithm may fall a hair short of a whole number.
+    at_least = f.pow(f.lit(2.0), f.length(f.bin("rows")) - 1).cast("bigint")
     return (
-        counts.groupBy(settled.alias("at_least"))
+        counts.groupBy(at_least.alias("at_least"))
         .agg(f.count("*").alias("members"))
         .orderBy("at_least")
     )

@@ -72,7 +72,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.28rem 0.7rem 0.28rem 
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 thead th { color: var(--soft); font-weight: 600; overflow-wrap: normal; }
 tbody th { font-weight: 500; }
-tbody th:not(.number), td:not(.number) { min-width: 6.6rem; }
+tbody th:not(.number), td:not(.number) { min-width: 7.5rem; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;
   padding-right: 0.3rem; padding-left: 1.2rem; }
 td:last-child:not(.number) { padding-right: 0; }

@@ -29,11 +29,15 @@ def measures(overlay, messages, receivers, hops, curve, gini, missed=0):
 def example_report(hostile=HOSTILE):
     curves = [tuple((n / 20, (n / 20) ** power) for n in range(1, 21)) for power in (1.2, 2, 3.5)]
     overlays = (
-        measures("flood", 2_541_223, 2_550_000, {0: 500, 1: 9_000, 2: 60_000, 3: 23_620}, curves[0], 0.09),
+        measures(
+            "flood", 2_541_223, 2_550_000, {0: 500, 1: 9_000, 2: 60_000, 3: 23_620}, curves[0], 0.09
+        ),
         measures(
             "tree", 402_001, 402_001, {n: 12_000 - 700 * n for n in range(15)}, curves[2], 0.62, 118
         ),
-        measures("chord", 141_871, 140_900, {n: 900 * n * (9 - n) for n in range(10)}, curves[1], 0.33, 7),
+        measures(
+            "chord", 141_871, 140_900, {n: 900 * n * (9 - n) for n in range(10)}, curves[1], 0.33, 7
+        ),
     )
     findings = tuple(
         FindingShown(
@@ -50,10 +54,7 @@ def example_report(hostile=HOSTILE):
     return Report(
         title=f"peersub pipeline: stocks {hostile}",
         settings=(("nodes", "256"), ("seed", "1"), ("overlays", "flood, tree, chord")),
-        reproduce=(
-            "peersub pipeline run --subscriptions subscriptions.jsonl --events events.jsonl "
-            "--out out --nodes 256 --seed 1",
-        ),
+        reproduce=("peersub pipeline run --events events.jsonl --out out --nodes 256 --seed 1",),
         steps=(StepTaken("match", 93_120, 12.25), StepTaken("route chord", 140_900)),
         inputs=(
             InputCount("events", f"events.jsonl{hostile}", 10_004, 10_000, 4),
@@ -72,7 +73,9 @@ def example_report(hostile=HOSTILE):
         ),
         overlays=overlays,
         causes=(
-            CauseCount("tree", "missed", "a node sent it to another at … ms, and it never arrived", 118, 0),
+            CauseCount(
+                "tree", "missed", "a node sent it to another at … ms, and it never arrived", 118, 0
+            ),
             CauseCount("flood", "spurious", f"its filter does not match {hostile}", 1, 2),
         ),
         findings=findings,
