@@ -301,7 +301,8 @@ def _with_verdicts(pairs: Any) -> Any:
         f.when(spurious > 0, f.coalesce("fault_node", "first.node")).alias("spurious_node"),
         f.col("first.ms").alias("first_ms"),
         f.col("last_ms"),
-        f.when(excused, f.col("excuse")).when(spurious > 0, spurious_cause).alias("cause"),
+        f.when(excused, f.col("excuse")).alias("excuse"),
+        f.when(spurious > 0, spurious_cause).alias("fault"),
     )
 
 
@@ -319,12 +320,12 @@ def _named(judgements: Any, population: Population) -> Any:
         "subscription_id",
         "left",
     )
-    cause = (
+    fault = (
         f.when((f.col("spurious") > 0) & f.col(known[1]).isNull(), f.lit(_NO_SUBSCRIPTION))
         .when((f.col("spurious") > 0) & f.col(known[0]).isNull(), f.lit(_NO_EVENT))
-        .otherwise(f.col("cause"))
+        .otherwise(f.col("fault"))
     )
-    return named.withColumn("cause", cause)
+    return named.withColumn("fault", fault)
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -351,14 +352,14 @@ def findings(judgements: Any, evidence: Evidence | None = None) -> Any:
     listed = f.array_compact(
         f.array(
             one("missed", f.col("missed"), "node", none, f.lit(None)),
-            one("excused", f.col("excused"), "node", none, f.col("cause")),
+            one("excused", f.col("excused"), "node", none, f.col("excuse")),
             one("duplicate", f.col("duplicates") > 0, "node", f.col("duplicates"), again),
             one(
                 "spurious",
                 f.col("spurious") > 0,
                 "spurious_node",
                 f.col("spurious"),
-                f.col("cause"),
+                f.col("fault"),
             ),
         )
     )

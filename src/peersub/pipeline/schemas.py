@@ -382,12 +382,13 @@ JUDGEMENTS: Final = _dataset(
     spurious_node=pa.string(),
     first_ms=pa.int64(),
     last_ms=pa.int64(),
-    cause=pa.string(),
+    excuse=pa.string(),
+    fault=pa.string(),
 )
 """A row is an event and a subscription of which one should have come, or did come, to the other.
 `duplicates`, `repeated` and `spurious` count copies; `node` and `hops` are those of the first one
 that was in order; `first_ms` and `last_ms` say when the first and the last such copy came, if a
-trace tells. `cause` is known here for what is excused or spurious."""
+trace tells. `excuse` says why nobody promised it, `fault` what is wrong with spurious copies."""
 
 FINDINGS: Final = _dataset(
     "findings",
