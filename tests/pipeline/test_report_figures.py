@@ -29,7 +29,8 @@ def test_load_is_that_of_the_simulator(spark, idle):
     assert load.gini == pytest.approx(wanted["gini"], abs=1e-6)
     assert load.jain == pytest.approx(wanted["jain"], abs=1e-6)
     assert load.largest_over_mean == pytest.approx(wanted["max_over_mean"], abs=1e-6)
-    assert len(load.curve) <= LORENZ_POINTS
+    assert len(load.curve) <= LORENZ_POINTS + 1
+    assert ((idle / (300 + idle), 0.0) in load.curve) == bool(idle)
     assert load.curve[-1] == (1.0, 1.0)
     ordered = sorted([0] * idle + loads)
     for share, borne in load.curve:

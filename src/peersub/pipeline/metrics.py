@@ -229,7 +229,7 @@ def _values_of_load(receipts: Any, nodes: int) -> Any:
 
 
 def load_totals(receipts: Any, nodes: int) -> Any:
-    """One row: nodes, total, largest, weighted = Σ(2i - N - 1)·x_i, squares = Σx²."""
+    """One row: nodes, idle ones, total, largest, weighted = Σ(2i - N - 1)·x_i, squares = Σx²."""
     first = f.col("places") - f.col("nodes") + 1
     # Nodes of equal load have consecutive places, whose sum is that of the first and last times
     # half their number.
@@ -243,6 +243,7 @@ def load_totals(receipts: Any, nodes: int) -> Any:
 
     return values.agg(
         f.coalesce(f.max("count"), f.lit(nodes)).cast("bigint").alias("nodes"),
+        f.coalesce(f.max("idle"), f.lit(nodes)).cast("bigint").alias("idle"),
         f.coalesce(f.sum(load * f.col("nodes")), f.lit(0)).cast("bigint").alias("total"),
         f.coalesce(f.max(load), f.lit(0)).cast("bigint").alias("largest"),
         real(ranks * load).alias("weighted"),
@@ -253,7 +254,7 @@ def load_totals(receipts: Any, nodes: int) -> Any:
 def load_curve(receipts: Any, nodes: int) -> Any:
     """Rows (nodes, load): points of the Lorenz curve as shares, at most LORENZ_POINTS of them.
 
-    The least busy come first; the curve begins at (share of idle nodes, 0) and ends at (1, 1).
+    The least busy come first, idle nodes before them all; the last point is (1, 1).
     """
     values = _values_of_load(receipts, nodes)
     everything = Window.partitionBy()
@@ -339,6 +340,9 @@ def _load_figures(receipts: Any, nodes: int) -> LoadFigures:
     row = _row(load_totals(receipts, nodes))
     total, count = row["total"], row["nodes"]
     points = [(point[0], point[1]) for point in load_curve(receipts, nodes).collect()]
+    if row["idle"] and points:
+        # The curve stays on the ground for as long as nodes bear nothing.
+        points.insert(0, (row["idle"] / count, 0.0))
     return LoadFigures(
         nodes=count,
         mean=total / count if count else 0.0,

@@ -115,7 +115,7 @@ def lorenz_curves(
         )
     parts.append(f'<polyline class="even" points="{place(0, 0)} {place(1, 1)}"/>')
     for number, (name, points, gini) in enumerate(curves):
-        line = " ".join(place(x, y) for x, y in [(0.0, 0.0), *_from_idle(points)])
+        line = " ".join(place(x, y) for x, y in [(0.0, 0.0), *points, (1.0, 1.0)])
         dash = _DASHES[number % len(_DASHES)]
         parts.append(
             f'<polyline fill="none" stroke="{_colour(number)}" stroke-width="2" '
@@ -133,11 +133,6 @@ def lorenz_curves(
     )
     told = "; ".join(f"{name}: Gini {gini:.3f}" for name, _, gini in curves)
     return _svg(title, f"Lorenz curves of the load of nodes. {told}", height, parts)
-
-
-def _from_idle(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points, with the end that every curve has."""
-    return [*points, (1.0, 1.0)]
 
 
 def _folded(values: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
