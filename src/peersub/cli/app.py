@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from peersub.cli.pipeline_app import pipeline_app
+
 __all__ = ["app"]
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -33,6 +35,7 @@ bench_app = typer.Typer(
 )
 app.add_typer(filter_app, name="filter")
 app.add_typer(bench_app, name="bench")
+app.add_typer(pipeline_app, name="pipeline")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 XPath = Annotated[bool, typer.Option("--xpath", help="The filters are XPath patterns over XML.")]

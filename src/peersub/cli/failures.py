@@ -57,6 +57,15 @@ def message_of(error: BaseException) -> tuple[str, ExitCode] | None:
             extra = _EXTRA_OF_PACKAGE[package]
             message = f"this needs {package}. Install it with: pip install 'peersub[{extra}]'"
             return message, ExitCode.FAILED
+    # Of the pipeline; naming the classes would import Spark's part for every small mistake.
+    if type(error).__module__.startswith("peersub.pipeline."):
+        foreseen = {
+            "JavaNotFoundError": ExitCode.FAILED,
+            "PipelineError": ExitCode.FAILED,
+            "WorkspaceError": ExitCode.UNUSABLE,
+        }
+        if type(error).__name__ in foreseen:
+            return str(error), foreseen[type(error).__name__]
     if isinstance(error, MemoryError):
         return "memory ran out. Use smaller inputs, or fewer threads.", ExitCode.FAILED
     return None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from peersub.matching.bulk import CHUNK_TEXTS
-from peersub.pipeline.kernels.indexing import building, parsing
+from peersub.pipeline.kernels.indexing import building, parsing, shard_folder
 from peersub.pipeline.schemas import PARSED, SHARDS
 
 __all__ = ["Index", "Shard", "SubscriptionSizes", "build_index", "open_index", "parsed"]
@@ -100,6 +100,11 @@ class Index:
     def subscriptions(self) -> int:
         """How many subscriptions it holds."""
         return sum(shard.subscriptions for shard in self.shards)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its shards lie."""
+        return tuple(str(shard_folder(self.folder, shard.shard)) for shard in self.shards)
 
     @property
     def bytes(self) -> int:

@@ -142,6 +142,19 @@ class Workspace:
         """The place of a dataset or file of the run."""
         return str(self.folder.joinpath(*parts))
 
+    @property
+    def log(self) -> Path:
+        """Where Spark writes what it has to say; kept only as long as the run may need it."""
+        place = self.folder / _WORK / "spark.log"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def scratch(self, name: str) -> Path:
+        """A place for what only the step under way needs; it is gone when the step ends."""
+        place = self.folder / _WORK / "scratch" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
     def is_finished(self, name: str, settings: Mapping[str, Any]) -> bool:
         """Whether the step is on record.
 
@@ -192,6 +205,7 @@ class Workspace:
             target.parent.mkdir(parents=True, exist_ok=True)
             _remove(target)
             os.rename(staging / output, target)
+        shutil.rmtree(self.folder / _WORK / "scratch", ignore_errors=True)
         shutil.rmtree(staging, ignore_errors=True)
         seconds = round(time.monotonic() - started, 3)
         finished = FinishedStep(_plain(settings), tuple(outputs), _plain(counts), seconds)
@@ -237,7 +251,9 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # A folder `plans/chord` is an output of its own: other steps put their own beside it.
-_SHARED: Final = frozenset({"plans", "receipts", "overlay_deliveries", "findings", "quarantine"})
+_SHARED: Final = frozenset(
+    {"findings", "judgements", "overlay_deliveries", "plans", "quarantine", "receipts"}
+)
 
 
 def _outputs_below(folder: Path) -> list[str]:
