@@ -2,7 +2,8 @@
 
 The rows, the filters and who gets what are written by hand below. A door takes rows and filters and
 answers with pairs of row and filter; a format that cannot carry a row (CSV has no records, JSON no
-dates) gets the file without it. Later doors join the list `DOORS`.
+dates) gets the file without it. Later doors join the list `DOORS`; those of Spark are in
+`pipeline/test_spark_doors.py`.
 """
 
 import csv
@@ -213,13 +214,18 @@ def by_slices(rows, _folder, _patch):
 # --- files -------------------------------------------------------------------------------------
 
 
+def subscriptions_file(folder):
+    lines = (json.dumps({"id": name, "filter": text}) for name, text in FILTERS.items())
+    (folder / "s.jsonl").write_text("\n".join(lines))
+    return folder / "s.jsonl"
+
+
 def by_command(rows, folder, events, *options, compiled=False, patch=None):
     if compiled:
         patch.setattr(matcher_module, "SMALL_BATCH_ROWS", 0)
-    lines = (json.dumps({"id": name, "filter": text}) for name, text in FILTERS.items())
-    (folder / "s.jsonl").write_text("\n".join(lines))
     out = folder / "d.jsonl"
-    arguments = ("match", "--subscriptions", folder / "s.jsonl", "--events", events, "--out", out)
+    subscriptions = subscriptions_file(folder)
+    arguments = ("match", "--subscriptions", subscriptions, "--events", events, "--out", out)
     assert main([str(argument) for argument in (*arguments, *options)]) == 0
     deliveries = [tuple(json.loads(line).values()) for line in out.read_text().splitlines()]
     assert len(deliveries) == len(set(deliveries))

@@ -36,6 +36,7 @@ from peersub.pipeline.staging import (
     quarantined,
     selected,
     slice_starts,
+    without_rows,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def ingest_frame(frame: DataFrame, keep: Keep, name: str = "frame") -> Ingested:
 
 
 def _ingested(staged: DataFrame, keep: Keep) -> Ingested:
-    repeats = keep(REPEATED_EVENTS.name, repeated_events(staged))
+    repeats = without_rows(keep(REPEATED_EVENTS.name, repeated_events(staged)))
     return Ingested(
         events_of(staged, repeats),
         event_quarantine_of(staged, repeats),

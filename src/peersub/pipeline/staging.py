@@ -26,6 +26,7 @@ __all__ = [
     "quarantined",
     "selected",
     "slice_starts",
+    "without_rows",
 ]
 
 Keep = Callable[[str, "DataFrame"], "DataFrame"]
@@ -141,6 +142,16 @@ def counted(staged: DataFrame, kept: DataFrame, taken_out: DataFrame) -> DataFra
         .withColumn("rows_read", F.col("rows_kept") + F.col("rows_quarantined"))
     )
     return selected(found, INGEST_COUNTS)
+
+
+def without_rows(frame: DataFrame) -> DataFrame:
+    """The frame, or one that Spark knows to be empty: joins with that cost nothing.
+
+    What it is given is stored, and mostly empty: looking once is less work than joining in vain.
+    """
+    if not frame.isEmpty():
+        return frame
+    return frame.sparkSession.createDataFrame([], frame.schema)
 
 
 def check_readable(name: str, staged: DataFrame) -> None:

@@ -6,7 +6,7 @@ it goes. A step returns counts for the record: the only numbers that come to thi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,15 @@ SLOTS_MAX: Final = 10_000
 """More tasks than any cluster here runs at once."""
 FILES_SHOWN_MAX: Final = 1_000
 """Files of an input that the record counts one by one."""
+
+
+_COUNTED: Final = ("rows_read", "rows_kept", "rows_quarantined", "unreadable")
+
+
+def _sums(per_file: Sequence[Any]) -> Counts:
+    return {"files": len(per_file)} | {
+        column: sum(row[column] for row in per_file) for column in _COUNTED
+    }
 
 
 class Steps:
@@ -102,17 +111,18 @@ class Steps:
         # The folder says which dataset a row is about, as Spark and others write partitions.
         place = folder / "quarantine" / f"dataset={name}"
         self._written(ingested.quarantine.drop("dataset"), place, files=1)
-        columns = ("rows_read", "rows_kept", "rows_quarantined", "unreadable")
-        sums = [f"coalesce(sum({column}), 0) AS {column}" for column in columns]
-        total = ingested.counts.selectExpr("count(*) AS files", *sums).first()
-        per_file = ingested.counts.orderBy("file").limit(FILES_SHOWN_MAX).collect()
+        per_file = ingested.counts.orderBy("file").limit(FILES_SHOWN_MAX + 1).collect()
+        total = _sums(per_file)
+        if len(per_file) > FILES_SHOWN_MAX:
+            sums = [f"sum({column}) AS {column}" for column in _COUNTED]
+            total = ingested.counts.selectExpr("count(*) AS files", *sums).first().asDict()
         return {
             name: total["rows_kept"],
             "quarantined": total["rows_quarantined"],
             "unreadable": total["unreadable"],
             "rows": total["rows_read"],
             "files": total["files"],
-            "by_file": [row.asDict() for row in per_file],
+            "by_file": [row.asDict() for row in per_file[:FILES_SHOWN_MAX]],
         }
 
     # --- match -----------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from peersub.pipeline.staging import (
     quarantined,
     selected,
     slice_starts,
+    without_rows,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def ingest_subscriptions(
     if staged.where("kind != 'end'").isEmpty():
         shape = 'Write {"id": "s1", "filter": "price > 10"}, one per line.'
         raise FileError(source.name, "there are no subscriptions in it", shape)
-    repeats = keep(REPEATED_SUBSCRIPTIONS.name, repeated_subscriptions(staged))
+    repeats = without_rows(keep(REPEATED_SUBSCRIPTIONS.name, repeated_subscriptions(staged)))
     return Ingested(
         subscriptions_of(staged, repeats),
         subscription_quarantine_of(staged, repeats),
