@@ -109,3 +109,15 @@ def test_columns_need_an_id_each():
 def test_columns_with_errors_are_refused():
     with pytest.raises(ValueError, match="a =="):
         Matcher.from_columns(["s0", "s1"], columns_of_texts(["TRUE", "a =="]))
+
+
+@pytest.mark.parametrize("events", [40, 150])
+def test_distinct_filters_that_all_match_stay_within_the_bound(events):
+    names = [f"s{number}" for number in range(300)]
+    matcher = Matcher.from_columns(names, columns_of_texts([f"a >= {-n}" for n in range(300)]))
+    table = pa.table({"a": list(range(events))})
+    parts = list(map(pairs, matcher.match_parts(table, pairs_max=1_000)))
+    assert max(map(len, parts)) <= 1_000
+    assert sorted(pair for part in parts for pair in part) == sorted(
+        (row, name) for row in range(events) for name in names
+    )
