@@ -1,5 +1,6 @@
 """The kernels of the index and of matching, without Spark."""
 
+import fcntl
 import threading
 from collections import Counter
 
@@ -121,7 +122,10 @@ def test_deliveries_equal_brute_force(shards, tmp_path, monkeypatch):
 def test_patterns_and_mixed_kinds(shards, tmp_path):
     rows = [
         *((f"x{n}", Filter.xpath(text)) for n, text in enumerate(["/a", "//b[@c > 1]", "/a"] * 4)),
-        *((f"f{n}", text) for n, text in enumerate(["v > 1", "v = 'x'", "v IS NULL", "TRUE"] * 4)),
+        *(
+            (f"f{n}", text)
+            for n, text in enumerate(["v > 1", "v LIKE '%x%'", "v IS NULL", "TRUE"] * 4)
+        ),
     ]
     kinds = pa.UnionArray.from_dense(
         pa.array([0, 1, 0], pa.int8()),
@@ -142,7 +146,8 @@ def test_patterns_and_mixed_kinds(shards, tmp_path):
     assert pairs(found) == by_brute_force(rows, named)
 
 
-def test_a_shard_built_again_is_the_same_and_the_first_stays(tmp_path):
+def test_a_shard_built_again_is_the_same_and_the_first_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "CHUNK_TEXTS", 128)
     rows, _, _ = generated()
     build(rows, tmp_path / "one", batch_rows=50)
     build(rows, tmp_path / "two", batch_rows=50, reverse=True)
@@ -194,6 +199,17 @@ def test_few_shards_stay_open(tmp_path):
     assert pairs(found) == by_brute_force(rows, blocks)
 
 
+def test_blocks_for_several_shards_are_not_mixed(tmp_path):
+    rows, _, blocks = generated()
+    build(rows, tmp_path, shards=2)
+    doubled = [block for block in blocks for _ in range(2)]
+    table = block_table(doubled).select(["names", "table"])
+    turns = pa.array([place % 2 for place in range(table.num_rows)], pa.int32())
+    kernel = matching.matching(matching.Matching(str(tmp_path)))
+    found = kernel(iter(table.add_column(0, "shard", turns).to_batches()))
+    assert pairs(found) == by_brute_force(rows, blocks)
+
+
 def test_an_index_that_was_built_anew_is_opened_anew(tmp_path):
     import shutil
 
@@ -231,7 +247,14 @@ def test_cut_blocks_hold_the_same_events():
 
 def test_one_worker_compiles_and_the_others_wait(tmp_path, monkeypatch):
     compiled = []
-    monkeypatch.setattr(warming, "warm_up", lambda: compiled.append(1))
+
+    def compile_under_lock():
+        compiled.append(1)
+        (note,) = tmp_path.iterdir()
+        with note.open("rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    monkeypatch.setattr(warming, "warm_up", compile_under_lock)
     monkeypatch.setattr(warming, "_compiled", set())
     workers = [
         threading.Thread(target=warming.compile_once, args=(str(tmp_path),)) for _ in range(8)

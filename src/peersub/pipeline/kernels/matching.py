@@ -80,7 +80,9 @@ def _gathered(batches: Batches) -> Iterator[tuple[int, pa.Array, pa.Table]]:
             if waiting and not (
                 rows + table.num_rows <= GATHERED_ROWS_MAX
                 and shard == waiting[0][0]
-                and _can_be_joined(table.schema, waiting[0][2].schema)
+                # Tables without columns would lose their rows.
+                and table.num_columns > 0
+                and table.schema.equals(waiting[0][2].schema)
             ):
                 yield _joined(waiting)
                 waiting, rows = [], 0
@@ -95,16 +97,6 @@ def _joined(blocks: list[tuple[int, pa.Array, pa.Table]]) -> tuple[int, pa.Array
         return blocks[0]
     names = pa.concat_arrays([names for _, names, _ in blocks])
     return blocks[0][0], names, pa.concat_tables([table for _, _, table in blocks])
-
-
-def _can_be_joined(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether tables have the same columns, at least one, and none of mixed kinds."""
-    return len(one) > 0 and one.equals(other) and not any(map(_has_union, one.types))
-
-
-def _has_union(kind: pa.DataType) -> bool:
-    inner = (kind.field(number).type for number in range(kind.num_fields))
-    return pa.types.is_union(kind) or any(map(_has_union, inner))
 
 
 def _named(found: pa.Table, names: pa.Array) -> Batches:
