@@ -152,6 +152,24 @@ def test_every_covering_is_found_and_nothing_else(seed, tmp_path):
         assert [coverer.digest for coverer in proven] == sorted(expected[digest])
 
 
+def test_few_are_asked_in_vain(tmp_path, monkeypatch):
+    random = Random(1)
+    texts = {
+        f"a BETWEEN {low} AND {low + random.randrange(40)} AND s = '{random.choice('xyz')}'"
+        for low in random.choices(range(100), k=300)
+    }
+    classes = table_of([*texts, *(f"s = '{text}'" for text in "xyz")])
+    due = sum(map(len, covers_by_brute_force(classes).values()))
+    asked = []
+    covers = Filter.covers
+    monkeypatch.setattr(
+        Filter, "covers", lambda self, other: (asked.append(self), covers(self, other))[1]
+    )
+    found = coverers_of(classes, bands_of(classes, tmp_path, 100), UNBOUNDED)
+    # Plain boxes: what holds both corners covers.
+    assert sum(map(len, found)) == due == len(asked)
+
+
 def test_a_value_that_arrow_cannot_hold_is_no_witness(tmp_path, monkeypatch):
     classes = table_of(["a > 5", "a > 7", "b > 1 AND a > 8", "a > 1 AND a < 2", "b IS NOT NULL"])
     unfit = {"a": Decimal("1E+200"), "b": Decimal("1.5")}

@@ -125,10 +125,7 @@ def _corner(box: Box, is_high: bool) -> Event:
     event: Event = {}
     # A record comes into being by what is in it: inner names first.
     for path in sorted({*box.domains, *tests}, key=lambda path: (-len(path), path)):
-        domain = box.domain(path)
-        if not tests and domain.absent and not is_high:
-            continue
-        value = _value(domain, tests.get(path, []), is_high)
+        value = _value(box.domain(path), tests.get(path, []), is_high)
         if value is not None:
             _put(event, path, value)
     return event
@@ -248,7 +245,6 @@ def _numbers(key: Any, is_outside: int, towards: float) -> Iterator[object]:
     plain = _as_float(key)
     if plain is not None:
         yield nextafter(plain, towards)
-        yield nextafter(nextafter(plain, towards), towards)
     # Beyond 2**53 the nearest floats may lie on the wrong side, or too far.
     step = 1 if towards > 0 else -1
     yield key + step
