@@ -19,7 +19,7 @@ setup: .venv/.base ## Make ./.venv with everything but Spark
 
 spark: .venv/.spark ## Add Spark, and a Java for it, to ./.venv
 
-demo: .venv/.base ## Run the main job, end to end
+demo: .venv/.spark ## Run the main job, end to end, in process and on Spark
 	$(BIN)/peersub demo
 
 test: .venv/.spark ## Run all tests (ARGS="-k name" to choose)

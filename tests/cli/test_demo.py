@@ -11,14 +11,16 @@ from peersub.demo.verification import differences
 
 
 def test_the_report(run):
-    done = run("demo", "--subscriptions", 200, "--events", 300)
+    done = run("demo", "--no-pipeline", "--subscriptions", 200, "--events", 300)
     assert done.code == 0, done
     assert "All as it should be" in done.out
     assert "200  subscriptions" in done.out and "300  events" in done.out
 
 
 def test_the_result_as_json(run):
-    done = run("demo", "--subscriptions", 200, "--events", 300, "--seed", 7, "--json")
+    done = run(
+        "demo", "--no-pipeline", "--subscriptions", 200, "--events", 300, "--seed", 7, "--json"
+    )
     result = json.loads(done.out)
     market = draw_market(200, 300, 7)
     filters = [Filter(text) for text in market.filters.values()]
@@ -39,7 +41,7 @@ def test_a_wrong_delivery_is_noticed(run, monkeypatch):
     original = demo_run.deliveries_by_event
     monkeypatch.setattr(demo_run, "deliveries_by_event", without_one)
     monkeypatch.setattr(demo_run, "CHECKED_EVENTS", 300)
-    done = run("demo", "--subscriptions", 200, "--events", 300)
+    done = run("demo", "--no-pipeline", "--subscriptions", 200, "--events", 300)
     assert done.code == 1 and "Something is wrong" in done.out and "did not get it" in done.out
 
 

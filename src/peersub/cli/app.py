@@ -83,12 +83,17 @@ def demo(
     subscriptions: Annotated[int, typer.Option(min=1, help="How many subscriptions.")] = 4_000,
     events: Annotated[int, typer.Option(min=1, help="How many events.")] = 5_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed is another market.")] = 1,
+    pipeline: Annotated[bool, typer.Option(help="With the second part, on Spark.")] = True,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Where Spark runs the second part.")
+    ] = "local[*]",
     as_json: Json = False,
 ) -> int:
-    """Run the main job end to end: a market of events, subscriptions, deliveries, all checked."""
+    """Run the main job end to end, in process and on Spark, and check the deliveries of both."""
     from peersub.demo.run import run_demo
 
-    return run_demo(subscriptions, events, seed, as_json=as_json)
+    where = master if pipeline else None
+    return run_demo(subscriptions, events, seed, pipeline=where, as_json=as_json)
 
 
 @app.command()

@@ -9,8 +9,9 @@ import json
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub import Filter, FilterError, FilterSet, Matcher
 from peersub.cli.match_command import MatchOptions, match_files
@@ -18,7 +19,10 @@ from peersub.cli.output import note, print_json
 from peersub.demo.market import Market, draw_market
 from peersub.demo.verification import deliveries_by_event, differences, sample_rows
 
-__all__ = ["DemoResult", "run_demo"]
+if TYPE_CHECKING:
+    from peersub.demo.pipeline import PipelineDemo
+
+__all__ = ["DemoResult", "run_demo", "write_market"]
 
 CHECKED_EVENTS: Final = 100
 ROUTED_FILTERS: Final = 1_000
@@ -62,24 +66,49 @@ class DemoResult:
         return not self.differences and self.update_is_seen_at_once
 
 
-def run_demo(subscriptions: int, events: int, seed: int, *, as_json: bool) -> int:
-    """Run the demo and print its report; 0 if all results were right, else 1."""
+def run_demo(
+    subscriptions: int, events: int, seed: int, *, pipeline: str | None, as_json: bool
+) -> int:
+    """Run the demo and print its report; 0 if all results were right, else 1.
+
+    Args:
+        subscriptions: of the first part.
+        events: likewise.
+        seed: draws both markets.
+        pipeline: the master of the second part, on Spark; None leaves that out.
+        as_json: print one JSON value.
+    """
     started = time.perf_counter()
     note("peersub: matching; the first time, the index is compiled for this machine ...")
     market = draw_market(subscriptions, events, seed)
     with tempfile.TemporaryDirectory(prefix="peersub-demo-") as folder:
         result = _demonstrate(market, Path(folder), seed, started)
-    if as_json:
-        print_json(asdict(result) | {"ok": result.ok})
-    else:
+    if not as_json:
         from peersub.demo.report import show
 
         show(result)
-    return 0 if result.ok else 1
+    second = None if pipeline is None else _pipeline_part(seed, pipeline, as_json=as_json)
+    ok = result.ok and (second is None or second.ok)
+    if as_json:
+        print_json(asdict(result) | {"pipeline": second and asdict(second), "ok": ok})
+    return 0 if ok else 1
+
+
+def _pipeline_part(seed: int, master: str, *, as_json: bool) -> PipelineDemo | None:
+    """The part on Spark, where that is installed."""
+    if find_spec("pyspark") is None:
+        note("peersub: the part on Spark is left out: pip install 'peersub[spark]' brings it")
+        return None
+    from peersub.demo.pipeline import run_pipeline_demo, show_pipeline_demo
+
+    result = run_pipeline_demo(seed, master=master)
+    if not as_json:
+        show_pipeline_demo(result)
+    return result
 
 
 def _demonstrate(market: Market, folder: Path, seed: int, started: float) -> DemoResult:
-    paths = _written(market, folder)
+    paths = write_market(market, folder)
     summary = match_files(
         MatchOptions(
             subscriptions=str(paths["subscriptions"]),
@@ -116,7 +145,7 @@ def _demonstrate(market: Market, folder: Path, seed: int, started: float) -> Dem
     )
 
 
-def _written(market: Market, folder: Path) -> dict[str, Path]:
+def write_market(market: Market, folder: Path) -> dict[str, Path]:
     """The market as files, as any program would write them."""
     paths = {name: folder / f"{name}.jsonl" for name in ("events", "subscriptions", "deliveries")}
     with paths["events"].open("w", encoding="utf-8") as stream:
