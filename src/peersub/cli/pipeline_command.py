@@ -142,15 +142,23 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _show(outcome: Outcome, *, quiet: bool) -> None:
-    if not quiet:
-        note(f"peersub: everything is in {outcome.folder}")
-    if outcome.quarantined and not quiet:
-        note(
-            f"peersub: {outcome.quarantined:,} rows or parts of the input could not be used; "
-            f"see {outcome.folder}/quarantine"
-        )
     if outcome.report is not None:
         say(outcome.report.read_text("utf-8").rstrip())
-        note(f"peersub: the same with plots: {outcome.report.with_suffix('.html')}")
     else:
         say(f"{outcome.count('match', 'deliveries'):,} deliveries")
+    if quiet:
+        return
+    if outcome.report is not None:
+        note(f"peersub: the same with plots: {outcome.report.with_suffix('.html')}")
+    _tell_quarantine(outcome)
+    note(f"peersub: everything is in {outcome.folder}")
+
+
+def _tell_quarantine(outcome: Outcome) -> None:
+    examples = outcome.examples
+    for line in examples:
+        note(f"peersub: not used: {line}")
+    if outcome.quarantined > len(examples):
+        note(f"peersub: … and {outcome.quarantined - len(examples):,} more")
+    if outcome.quarantined:
+        note(f"peersub: all {outcome.quarantined:,} of them are in {outcome.folder}/quarantine")

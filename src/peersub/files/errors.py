@@ -70,7 +70,8 @@ class BadRow:
         >>> BadRow("s.jsonl", "line 3", "not JSON. Write one object per line.", "{").one_line()
         's.jsonl, line 3: not JSON. Write one object per line.'
         """
-        return one_line(f"{self.name}, {self.place}: {self.reason}")
+        where = f"{self.name}, {self.place}" if self.place else self.name
+        return one_line(f"{where}: {self.reason}")
 
 
 Report = Callable[[BadRow], None]

@@ -56,7 +56,6 @@ __all__ = [
 
 BLOCK_SHIFT: Final = 32
 """A block's number has its slice above this bit, and its place within the slice below."""
-_NUMBER_COLUMN: Final = "peersub: number of the row"
 
 
 def ingest_events(
@@ -101,8 +100,11 @@ def read_frame(frame: DataFrame, name: str = "frame") -> DataFrame:
     """A frame whose columns are attributes, as the staging dataset."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    numbered = frame.withColumn(_NUMBER_COLUMN, F.monotonically_increasing_id())
-    return numbered.mapInArrow(staged_frame_blocks(name, _NUMBER_COLUMN), STAGED_EVENTS.spark)
+    quoted = (f"`{column.replace('`', '``')}`" for column in frame.columns)
+    events = frame.select(
+        F.monotonically_increasing_id().alias("number"), F.struct(*quoted).alias("event")
+    )
+    return events.mapInArrow(staged_frame_blocks(name), STAGED_EVENTS.spark)
 
 
 def event_blocks(frame: DataFrame) -> DataFrame:

@@ -52,12 +52,14 @@ class Outcome:
 
     @property
     def quarantined(self) -> int:
-        """Rows and parts of the input that could not be used."""
-        return sum(
-            self.count(step, name)
-            for step in ("events", "subscriptions")
-            for name in ("quarantined", "unreadable")
-        )
+        """Entries of the quarantine: rows, files and parts of files that could not be used."""
+        return sum(self.count(step, "entries") for step in ("events", "subscriptions"))
+
+    @property
+    def examples(self) -> list[str]:
+        """Some entries of the quarantine, each in a line."""
+        steps = (self.steps.get(name) for name in ("subscriptions", "events"))
+        return [line for step in steps if step for line in step.counts.get("examples", ())]
 
     @property
     def findings(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from peersub.files.errors import BadRow
 from peersub.files.events import kinds_of_text
 from peersub.files.formats import Format, format_named
 from peersub.pipeline.options import PipelineOptions
@@ -19,6 +20,8 @@ __all__ = ["Steps"]
 
 SLOTS_MAX: Final = 10_000
 """More tasks than any cluster here runs at once."""
+EXAMPLES_SHOWN: Final = 5
+"""Entries of the quarantine that are told at the end of a run."""
 FILES_SHOWN_MAX: Final = 1_000
 """Files of an input that the record counts one by one."""
 
@@ -110,7 +113,8 @@ class Steps:
         self._written(ingested.kept, folder / name)
         # The folder says which dataset a row is about, as Spark and others write partitions.
         place = folder / "quarantine" / f"dataset={name}"
-        self._written(ingested.quarantine.drop("dataset"), place, files=1)
+        bad = self._written(ingested.quarantine.drop("dataset"), place, files=1)
+        examples = bad.orderBy("file", "place").limit(EXAMPLES_SHOWN).collect()
         per_file = ingested.counts.orderBy("file").limit(FILES_SHOWN_MAX + 1).collect()
         total = _sums(per_file)
         if len(per_file) > FILES_SHOWN_MAX:
@@ -122,6 +126,11 @@ class Steps:
             "unreadable": total["unreadable"],
             "rows": total["rows_read"],
             "files": total["files"],
+            "entries": bad.count() if examples else 0,
+            "examples": [
+                BadRow(row["file"], row["place"] or "", row["reason"], "").one_line()
+                for row in examples
+            ],
             "by_file": [row.asDict() for row in per_file[:FILES_SHOWN_MAX]],
         }
 

@@ -459,44 +459,41 @@ def original_of_row(table: pa.Table, row: int) -> str:
 
 
 def staged_frame_blocks(
-    name: str, number_column: str
+    name: str,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The worker's function for rows of a Spark frame: events in, rows of `staged_events` out.
 
+    The frame has two columns: `number`, Spark's growing numbers, and `event`, a struct of the
+    attributes: within a struct a name may have dots, which Spark takes for paths elsewhere.
+
     Args:
         name: what the frame is called in reports.
-        number_column: a column with Spark's growing numbers, which is no attribute.
     """
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from staged(_frame_records(batches, name, number_column), STAGED_EVENTS.arrow)
+        yield from staged(_frame_records(batches, name), STAGED_EVENTS.arrow)
 
     return read
 
 
-def _frame_records(
-    batches: Iterable[pa.RecordBatch], name: str, number_column: str
-) -> Iterator[Record]:
+def _frame_records(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Record]:
     records: SliceRecords | None = None
     rows = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        table = pa.Table.from_batches([batch])
         if records is None:
-            partition = table.column(number_column)[0].as_py() >> PARTITION_SHIFT
+            partition = batch.column("number")[0].as_py() >> PARTITION_SHIFT
             records = SliceRecords(Slice(partition, name, [name], ""))
             blocks = _Blocks(records)
+        event = batch.column("event")
+        fields = [event.type.field(place).name for place in range(event.type.num_fields)]
+        table = pa.table(event.flatten(), names=fields)
         numbers = range(rows + 1, rows + table.num_rows + 1)
-        numbered = NumberedTable(_without(table, number_column), numbers, "row")
+        numbered = NumberedTable(table, numbers, "row")
         yield from blocks.of_table(numbered)
         yield from records.drained()
         rows += table.num_rows
     if records is not None:
         # Rows are counted as lines are: those of earlier partitions come before.
         yield records.end(rows) | {"lines": rows}
-
-
-def _without(table: pa.Table, column: str) -> pa.Table:
-    rest = [name for name in table.column_names if name != column]
-    return table.select(rest)
