@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["MemoryPeak", "MemorySampler"]
 
-INTERVAL_S: Final = 0.5
+INTERVAL_S: Final = 1.0
 _PROC: Final = Path("/proc")
 
 

@@ -5,9 +5,10 @@ are numbered, the predicates of a filter are ordered from rarest to commonest. A
 -1 and unconstrained ones run from -1 to the greatest number, so that no test needs to ask for null.
 All of it runs in Spark's generated code, the subscriptions broadcast.
 
-- `columns`: two columns per attribute, `event.n0 BETWEEN low0 AND high0 AND …`.
-- `slots`: the predicates in order, `codes[attribute1] BETWEEN low1 AND high1 AND …`: most pairs
-  fail the first test.
+- `columns`: two columns per attribute, `event.n0 BETWEEN low0 AND high0 AND …`. Plain, and slow:
+  Spark reads all columns of the condition for each pair before it tests the first.
+- `packed`: the rarest predicate in columns, `codes[attribute] BETWEEN low AND high`, and the others
+  in one array that is read for the few pairs that pass.
 - `ranges`: a join of the events' values with the filters' rarest predicates on attribute and range,
   by bins of the values, before the other tests. No longer all pairs: an index by hand.
 """
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from peersub.bench.predicates import by_selectivity, lists_of
-from peersub.workloads import Workload, subscription_ids
+from peersub.workloads import SubscriptionTable, Workload, subscription_ids
 from peersub.workloads.attributes import CodeArray
 
 __all__ = ["JOINS", "Join", "register_views", "write_inputs"]
@@ -45,7 +46,7 @@ class Join:
 
 JOINS: Final = (
     Join("columns", "cross join, two columns per attribute", True),
-    Join("slots", "cross join, rarest predicate first", True),
+    Join("packed", "cross join, rarest predicate first", True),
     Join("ranges", "range join on the rarest predicate, in bins", False),
 )
 
@@ -55,12 +56,9 @@ def write_inputs(workload: Workload, subscriptions: int, folder: Path) -> None:
     names = [f"e{number}" for number in range(len(workload.event_codes))]
     codes = workload.event_codes
     attributes = range(codes.shape[1])
-    flat = pa.array(np.ascontiguousarray(codes).reshape(-1))
     events = {"event_id": pa.array(names)}
     events |= {f"v{a}": pa.array(np.ascontiguousarray(codes[:, a])) for a in attributes}
-    events["codes"] = pa.FixedSizeListArray.from_arrays(flat, codes.shape[1]).cast(
-        pa.list_(pa.int32())
-    )
+    events["codes"] = _lists_of_ints(codes)
     pq.write_table(pa.table(events), folder / "join-events.parquet")
     table = _subscription_columns(workload, subscriptions, codes.shape[1])
     pq.write_table(pa.table(table), folder / "join-subscriptions.parquet")
@@ -68,21 +66,20 @@ def write_inputs(workload: Workload, subscriptions: int, folder: Path) -> None:
 
 def _subscription_columns(workload: Workload, count: int, attributes: int) -> dict[str, pa.Array]:
     table = workload.subscriptions.select(np.arange(count))
-    order, position = by_selectivity(table)
+    _, position = by_selectivity(table)
     owner = table.owners()
-    slots = int(np.diff(table.offsets).max(initial=0))
-    attribute = np.zeros((slots, count), np.int32)
-    low, high = np.full((slots, count), -1, np.int32), np.full((slots, count), _MOST, np.int32)
-    attribute[position, owner] = table.attribute
-    low[position, owner], high[position, owner] = table.low, table.high
-    columns = {"subscription_id": subscription_ids(0, count)}
-    for slot in range(slots):
-        columns |= {
-            f"attribute{slot}": pa.array(attribute[slot]),
-            f"low{slot}": pa.array(low[slot]),
-            f"high{slot}": pa.array(high[slot]),
-            f"values{slot}": _values(table, order[position[order] == slot], owner, count),
-        }
+    slots = max(2, int(np.diff(table.offsets).max(initial=0)))
+    # Per slot: attribute, low, high. A slot that a filter does not use holds for every event.
+    bounds = np.tile(np.array([0, -1, _MOST], np.int32), (count, slots, 1))
+    bounds[owner, position] = np.stack((table.attribute, table.low, table.high), axis=1)
+    columns = {
+        "subscription_id": subscription_ids(0, count),
+        "attribute": pa.array(np.ascontiguousarray(bounds[:, 0, 0])),
+        "low": pa.array(np.ascontiguousarray(bounds[:, 0, 1])),
+        "high": pa.array(np.ascontiguousarray(bounds[:, 0, 2])),
+        "others": _lists_of_ints(bounds[:, 1:].reshape(count, -1)),
+        "sets": _sets(table),
+    }
     for number in range(attributes):
         here = np.flatnonzero(table.attribute == number)
         lows, highs = np.full(count, -1, np.int32), np.full(count, _MOST, np.int32)
@@ -91,16 +88,22 @@ def _subscription_columns(workload: Workload, count: int, attributes: int) -> di
     return columns
 
 
-def _values(table: Any, predicates: CodeArray, owner: CodeArray, count: int) -> pa.Array:
-    """Per subscription the IN list of its predicate among these; null where it has none."""
-    listed = np.sort(predicates[table.value_list[predicates] >= 0])
+def _lists_of_ints(rows: CodeArray) -> pa.Array:
+    """A list column with the rows of a matrix."""
+    flat = pa.array(np.ascontiguousarray(rows).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1]).cast(pa.list_(pa.int32()))
+
+
+def _sets(table: SubscriptionTable) -> pa.Array:
+    """Per subscription its IN lists, each with its attribute; null where it has none."""
+    listed = np.flatnonzero(table.value_list >= 0)
     offsets, values = lists_of(table, listed)
-    lengths = np.zeros(count, np.int64)
-    lengths[owner[listed]] = np.diff(offsets)
-    all_offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(all_offsets), pa.array(values), mask=pa.array(lengths == 0)
-    )
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
+    attribute = pa.array(table.attribute[listed].astype(np.int32))
+    inner = pa.StructArray.from_arrays([attribute, lists], ["attribute", "values"])
+    counts = np.bincount(table.owners()[listed], minlength=table.count)
+    outer_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(outer_offsets), inner, mask=pa.array(counts == 0))
 
 
 def register_views(session: Any, folder: Path, partitions: int) -> Mapping[str, str]:
@@ -112,30 +115,39 @@ def register_views(session: Any, folder: Path, partitions: int) -> Mapping[str, 
         held.count()
         held.createOrReplaceTempView(name)
     attributes = sum(name.startswith("v") for name in events.columns)
-    slots = sum(name.startswith("attribute") for name in subscriptions.columns)
-    lists = " AND ".join(
-        f"(s.values{n} IS NULL OR array_contains(s.values{n}, get(e.codes, s.attribute{n})))"
-        for n in range(slots)
+    slots = len(subscriptions.first()["others"]) // 3
+    sets = subscriptions.selectExpr("coalesce(max(size(sets)), 0) AS most").first()["most"]
+    return _queries(attributes, slots, sets)
+
+
+def _queries(attributes: int, slots: int, sets: int) -> Mapping[str, str]:
+    in_sets = " AND ".join(
+        ["TRUE"]
+        + [
+            f"(get(s.sets, {n}) IS NULL OR array_contains("
+            f"get(s.sets, {n}).values, get(e.codes, get(s.sets, {n}).attribute)))"
+            for n in range(max(0, sets))
+        ]
     )
     columns = " AND ".join(f"e.v{n} BETWEEN s.low_v{n} AND s.high_v{n}" for n in range(attributes))
-    in_order = [
-        f"get(e.codes, s.attribute{n}) BETWEEN s.low{n} AND s.high{n}" for n in range(slots)
-    ]
+    others = " AND ".join(
+        f"get(e.codes, s.others[{3 * n}]) BETWEEN s.others[{3 * n + 1}] AND s.others[{3 * n + 2}]"
+        for n in range(slots)
+    )
     pairs = "SELECT /*+ BROADCAST(s) */ e.event_id, s.subscription_id FROM"
     cross = f"{pairs} join_events e JOIN join_subscriptions s ON"
-    bins = f"explode(sequence(s.low0 DIV {_BIN_CODES}, least(s.high0, 1000000) DIV {_BIN_CODES}))"
+    rarest = "get(e.codes, s.attribute) BETWEEN s.low AND s.high"
+    bins = f"explode(sequence(s.low DIV {_BIN_CODES}, s.high DIV {_BIN_CODES}))"
     values = (
         "SELECT event_id, codes, attribute, code FROM join_events "
         "LATERAL VIEW posexplode(codes) AS attribute, code WHERE code >= 0"
     )
     return {
-        "columns": f"{cross} {columns} AND {lists}",
-        "slots": f"{cross} {' AND '.join(in_order)} AND {lists}",
+        "columns": f"{cross} {columns} AND {in_sets}",
+        "packed": f"{cross} {rarest} AND {others} AND {in_sets}",
         "ranges": (
             f"{pairs} ({values}) e JOIN (SELECT s.*, {bins} AS bin FROM join_subscriptions s) s "
-            f"ON e.attribute = s.attribute0 AND e.code DIV {_BIN_CODES} = s.bin "
-            f"AND e.code BETWEEN s.low0 AND s.high0 "
-            + "".join(f"AND {test} " for test in in_order[1:])
-            + f"AND {lists}"
+            f"ON e.attribute = s.attribute AND e.code DIV {_BIN_CODES} = s.bin "
+            f"AND e.code BETWEEN s.low AND s.high AND {others} AND {in_sets}"
         ),
     }
