@@ -128,6 +128,8 @@ def test_witnesses_lie_in_the_corners_and_have_no_more_than_needed():
     assert low == {"a": 1, "s": "ab"}
     assert (high["a"], high["x"]) == (5, float("inf"))
     assert "ab" < high["s"] < "ac"
+    low, high = witnesses_of(Filter("a > 1 AND a < 5"))
+    assert 1 < low["a"] < 1.001 and 4.999 < high["a"] < 5
 
 
 # --- coverers --------------------------------------------------------------------------------
@@ -137,6 +139,12 @@ PATTERNS = [
     *("//b[text() = 'x']", "/a/b/c", "//*", "/*", "//b/c", "/a/*/c", "//a//c", "/a//*/c"),
 ]
 TEXTS = ["TRUE", "FALSE", "a REGEXP '^x' AND b > 1", "a rlike '^x'", "b > 1", "b > 0 AND b < 9"]
+# Expressions for which no text is guessed.
+TEXTS += [
+    "a REGEXP '^[0-9]{3}$'",
+    "a Rlike '^[0-9]{3}$' AND b > 1",
+    "a RLIKE '^[0-9]{3}$' OR b = 2",
+]
 
 
 @pytest.mark.parametrize("seed", range(6))

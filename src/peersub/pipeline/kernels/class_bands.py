@@ -28,7 +28,7 @@ from peersub.pipeline.kernels.witnesses import BODY, indexed_form
 __all__ = ["BandFolder", "OpenBand", "filter_of", "open_band", "write_band"]
 
 BANDS_OPEN_MAX: Final = 256
-FILTERS_KEPT_MAX: Final = 16_384
+FILTERS_KEPT_MAX: Final = 32_768
 """Parsed filters that a process remembers: general ones are asked again and again."""
 _CLASSES_FILE: Final = "classes.arrow"
 _INDEX_FOLDER: Final = "index"

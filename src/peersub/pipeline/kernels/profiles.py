@@ -2,15 +2,13 @@
 
 Profiles are written in parts by several workers and read as one by each. Numbers are places in the
 order of (events, first member's digest), so that they do not depend on who wrote what. A *look-up
-table* is a list of entries (key, profile), sorted by key and number: profiles that share a key are
-neighbours in it, and a window around an entry bounds what is looked at however large a bucket is.
+table* has a key per profile and is sorted by key and number: profiles that share a key are
+neighbours in it, and a window around each bounds what is looked at however large a bucket is.
 Because numbers grow with the number of events, windows hold sets of similar size.
 
 * **MinHash bands** (Broder 1997; banding after Indyk and Motwani): under a random order of the
   events, two sets have the same first event with a probability equal to their Jaccard similarity.
   A band's key joins one, two or four such firsts: the more, the more alike must two sets be.
-* **Less one**: a small set under its own key and under that of each set that lacks one of its
-  events. It meets its nearest sub- and supersets, and sets that differ in one event.
 * **Fewest**: per event the smallest sets that contain it, for small sets with no near relatives.
 """
 
@@ -35,8 +33,6 @@ HASHES: Final = 32
 """Random orders of the events."""
 BANDS: Final = ((1, 4), (2, 12), (4, 8))
 """Firsts that a band's key joins, and how many such bands."""
-SMALL_MAX: Final = 7
-"""Events up to which a set is entered under its sets less one."""
 FEWEST: Final = 16
 """Smallest sets kept per event."""
 PROFILES_OPEN_MAX: Final = 1
@@ -100,45 +96,32 @@ def signatures_of(bits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class LookupTable:
-    """Entries sorted by key and profile, and where those of each profile are."""
+    """Profiles sorted by a key."""
 
     keys: np.ndarray
-    """uint64[entries]"""
+    """uint64[profiles]: the keys, growing."""
     profiles: np.ndarray
-    """int32[entries]"""
+    """int32[profiles]: whose keys they are."""
     positions: np.ndarray
-    """int32[profiles, most entries of one]: -1 where a profile has fewer."""
+    """int32[profiles]: where the key of each profile is."""
 
     @classmethod
-    def of(cls, keys: np.ndarray, profiles: np.ndarray, count: int) -> LookupTable:
-        """The table of some entries, those of each profile together and in the order of numbers."""
+    def of(cls, keys: np.ndarray) -> LookupTable:
+        """The table of the keys of all profiles."""
         order = np.argsort(keys, kind="stable").astype(np.int32)
-        ranks = np.empty(len(order), np.int32)
-        ranks[order] = np.arange(len(order), dtype=np.int32)
-        per_profile = np.bincount(profiles, minlength=count)
-        column = np.arange(len(profiles)) - np.repeat(
-            np.cumsum(per_profile) - per_profile, per_profile
-        )
-        positions = np.full((count, max(1, per_profile.max(initial=0))), -1, np.int32)
-        positions[profiles, column] = ranks
-        return cls(keys[order], profiles[order].astype(np.int32), positions)
+        positions = np.empty(len(order), np.int32)
+        positions[order] = np.arange(len(order), dtype=np.int32)
+        return cls(keys[order], order, positions)
 
     def around(self, queries: np.ndarray, window: int) -> np.ndarray:
-        """int32[queries, ...]: profiles within a window of each entry that share its key, or -1."""
+        """int32[queries, 2 * window]: the next profiles on both sides with the same key, or -1."""
+        steps = np.array([*range(-window, 0), *range(1, window + 1)])
         at = self.positions[queries]
-        if not len(self.keys):
-            return np.full((len(queries), 0), -1, np.int32)
-        keys = self.keys[at]
-        found = [
-            self._at(at + step, keys, at >= 0)
-            for step in (*range(-window, 0), *range(1, window + 1))
-        ]
-        return np.concatenate(found, axis=1)
-
-    def _at(self, places: np.ndarray, keys: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        places = at[:, None] + steps
         inside = np.clip(places, 0, len(self.keys) - 1)
-        alike = valid & (inside == places) & (self.keys[inside] == keys)
-        return np.where(alike, self.profiles[inside], -1)
+        alike = (inside == places) & (self.keys[inside] == self.keys[at][:, None])
+        found: np.ndarray = np.where(alike, self.profiles[inside], -1)
+        return found
 
 
 def _arrays_of(path: Path) -> dict[str, np.ndarray]:
@@ -183,47 +166,16 @@ class Profiles:
 
     @cached_property
     def tables(self) -> list[LookupTable]:
-        """The MinHash bands, and the sets less one."""
-        return [*self._bands(), self._less_one()]
-
-    def _bands(self) -> list[LookupTable]:
+        """The MinHash bands."""
         tables = []
-        everyone = np.arange(len(self))
         random = np.random.default_rng(SEED + 1)
         for joined, count in BANDS:
             for _ in range(count):
-                chosen = random.choice(HASHES, joined, replace=False)
                 keys = np.zeros(len(self), np.uint64)
-                for number in chosen:
+                for number in random.choice(HASHES, joined, replace=False):
                     keys = (keys << np.uint64(16)) | self._signatures[:, number]
-                tables.append(LookupTable.of(keys, everyone, len(self)))
+                tables.append(LookupTable.of(keys))
         return tables
-
-    def _less_one(self) -> LookupTable:
-        """Small sets under the key of their own events and of those less one."""
-        small = np.flatnonzero(self.events <= SMALL_MAX)
-        rows, places = self._listed(small)
-        random = np.random.default_rng(SEED + 2)
-        weights = random.integers(1, 1 << 63, self.bits.shape[1] * 8, dtype=np.uint64)
-        whole = np.zeros(len(self), np.uint64)
-        np.add.at(whole, rows, weights[places])
-        # The set that lacks the one event of a set is empty, which says nothing.
-        several = self.events[rows] > 1
-        keys = np.concatenate((whole[small], (whole[rows] - weights[places])[several]))
-        profiles = np.concatenate((small, rows[several]))
-        order = np.argsort(profiles, kind="stable")
-        return LookupTable.of(keys[order], profiles[order], len(self))
-
-    def _listed(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The events of some profiles: profile and place of each, in order."""
-        rows: list[np.ndarray] = [np.empty(0, np.int64)]
-        places: list[np.ndarray] = [np.empty(0, np.int64)]
-        for start in range(0, len(chosen), ROWS_AT_ONCE):
-            part = chosen[start : start + ROWS_AT_ONCE]
-            row, place = np.nonzero(np.unpackbits(self.bits[part], axis=1, bitorder="little"))
-            rows.append(part[row])
-            places.append(place)
-        return np.concatenate(rows), np.concatenate(places)
 
     @cached_property
     def fewest(self) -> np.ndarray:
