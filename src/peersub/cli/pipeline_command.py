@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.output import note, print_json, say
+from peersub.cli.pipeline_narration import TerminalNarrator, told_counts
 
 if TYPE_CHECKING:
     from peersub.pipeline.jobs import Outcome
@@ -17,7 +18,6 @@ __all__ = ["run_pipeline"]
 
 def run_pipeline(target: str, given: Mapping[str, Any]) -> int:
     """Run a command; the result is its exit code."""
-    from peersub.cli.pipeline_narration import TerminalNarrator
     from peersub.pipeline.failures import explained
     from peersub.pipeline.jobs import run_job
 
@@ -145,16 +145,17 @@ def _show(outcome: Outcome, *, quiet: bool) -> None:
     if outcome.report is not None:
         say(outcome.report.read_text("utf-8").rstrip())
     else:
-        say(f"{outcome.count('match', 'deliveries'):,} deliveries")
+        for name in ("match", *(name for name in outcome.steps if name.startswith("audit:"))):
+            say(f"{name}: {', '.join(told_counts(outcome.steps[name].counts))}")
     if quiet:
         return
     if outcome.report is not None:
         note(f"peersub: the same with plots: {outcome.report.with_suffix('.html')}")
-    _tell_quarantine(outcome)
+    _tell_what_is_amiss(outcome)
     note(f"peersub: everything is in {outcome.folder}")
 
 
-def _tell_quarantine(outcome: Outcome) -> None:
+def _tell_what_is_amiss(outcome: Outcome) -> None:
     examples = outcome.examples
     for line in examples:
         note(f"peersub: not used: {line}")
@@ -162,3 +163,5 @@ def _tell_quarantine(outcome: Outcome) -> None:
         note(f"peersub: … and {outcome.quarantined - len(examples):,} more")
     if outcome.quarantined:
         note(f"peersub: all {outcome.quarantined:,} of them are in {outcome.folder}/quarantine")
+    if outcome.findings:
+        note(f"peersub: {outcome.findings:,} findings are in {outcome.folder}/findings")

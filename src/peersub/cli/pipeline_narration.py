@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,22 @@ if TYPE_CHECKING:
     from peersub.pipeline.progress import Work
     from peersub.pipeline.workspace import FinishedStep
 
-__all__ = ["TerminalNarrator"]
+__all__ = ["TerminalNarrator", "told_counts"]
+
+
+_UNTOLD = frozenset({"entries", "files", "rows"})
+
+
+def told_counts(counts: Mapping[str, Any]) -> Iterator[str]:
+    """The counts of a step that are worth a line: the first, and others that are not 0."""
+    told = [
+        (name, value)
+        for name, value in counts.items()
+        if isinstance(value, int) and name not in _UNTOLD
+    ]
+    for place, (name, value) in enumerate(told):
+        if value or place == 0:
+            yield f"{value:,} {name.replace('_', ' ')}"
 
 
 class TerminalNarrator:
@@ -58,11 +74,7 @@ class TerminalNarrator:
         if was_done:
             note(f"peersub: {name}: done before")
             return
-        counts = ", ".join(
-            f"{value:,} {key.replace('_', ' ')}"
-            for key, value in step.counts.items()
-            if isinstance(value, int) and not isinstance(value, bool)
-        )
+        counts = ", ".join(told_counts(step.counts))
         note(f"peersub: {name}: {counts}{' in ' if counts else ''}{step.seconds:,.1f} s")
 
     def stop(self) -> None:
