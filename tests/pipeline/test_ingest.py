@@ -21,7 +21,7 @@ from peersub.pipeline.ingest import event_blocks, ingest_events, ingest_frame
 from peersub.pipeline.kernels.blocks import unpacked
 from peersub.pipeline.schemas import EVENTS, INGEST_COUNTS, QUARANTINE, SUBSCRIPTIONS
 from peersub.pipeline.slices import EventInput, SubscriptionInput
-from peersub.pipeline.subscribe import ingest_subscriptions, parsed_of, read_subscriptions
+from peersub.pipeline.subscribe import ingest_subscriptions
 from test_doors import ROWS as MIXED_ROWS
 from test_doors import carries_json
 
@@ -350,22 +350,6 @@ def test_subscriptions_that_can_be_used_and_the_others(spark, keep, tmp_path):
         "c.csv": (0, 0, 1),
         str(tmp_path): (0, 0, 1),
     }
-
-
-def test_what_was_parsed_has_the_numbers_of_the_subscriptions(spark, keep, tmp_path):
-    from peersub.pipeline.kernels.subscribing import columns_from_bytes
-
-    texts = [f"a > {n % 7}" for n in range(40)]
-    lines = [json.dumps({"id": f"s{n}", "filter": text}) for n, text in enumerate(texts)]
-    (tmp_path / "s.jsonl").write_text("\n".join(lines))
-    source = SubscriptionInput(str(tmp_path / "s.jsonl"))
-    staged = keep("staged", read_subscriptions(spark, source, 300, with_columns=True))
-    found = {}
-    for row in parsed_of(staged).collect():
-        columns = columns_from_bytes(bytes(row["columns"]))
-        for sequence, entry in zip(row.sequences, columns.row_entry, strict=True):
-            found[row["first"] + sequence] = columns.digests[entry].tobytes()
-    assert found == {number: Filter(text).digest for number, text in enumerate(texts)}
 
 
 def test_a_file_without_subscriptions_is_refused(spark, keep, tmp_path):

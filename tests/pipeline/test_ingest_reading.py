@@ -17,10 +17,9 @@ from peersub.files import FileError
 from peersub.files.events import EventSource, read_events
 from peersub.files.subscriptions import read_subscriptions
 from peersub.filters.filter import Filter
-from peersub.matching.bulk import columns_of_texts, combine
 from peersub.pipeline.kernels.blocks import unpacked
 from peersub.pipeline.kernels.reading import EventReading, event_records
-from peersub.pipeline.kernels.subscribing import columns_from_bytes, subscription_records
+from peersub.pipeline.kernels.subscribing import subscription_records
 from peersub.pipeline.slices import (
     EventInput,
     SubscriptionInput,
@@ -317,18 +316,14 @@ SUBSCRIPTIONS = [
 ]
 
 
-def subscription_slices(source, slice_bytes, *, with_columns=False):
-    slices = listed_slices(source, slice_bytes)
-    return [list(subscription_records(part, with_columns=with_columns)) for part in slices]
+def subscription_slices(source, slice_bytes):
+    return [list(subscription_records(part)) for part in listed_slices(source, slice_bytes)]
 
 
-@pytest.mark.parametrize("with_columns", [False, True])
 @pytest.mark.parametrize("slice_bytes", [30, 10_000])
-def test_subscriptions_are_kept_or_reported_as_match_does(tmp_path, slice_bytes, with_columns):
+def test_subscriptions_are_kept_or_reported_as_match_does(tmp_path, slice_bytes):
     file = written(tmp_path / "s.jsonl", "\n".join(SUBSCRIPTIONS) + "\n")
-    found = subscription_slices(
-        SubscriptionInput(str(file)), slice_bytes, with_columns=with_columns
-    )
+    found = subscription_slices(SubscriptionInput(str(file)), slice_bytes)
     bad = []
     wanted = read_subscriptions(str(file), report=bad.append)
     rows = records_of(found, "row")
@@ -352,21 +347,6 @@ def test_subscriptions_are_kept_or_reported_as_match_does(tmp_path, slice_bytes,
         before += part[-1]["rows"]
     assert sorted(numbers) == list(range(11))
     assert [n for n, kind in numbers.items() if kind == "bad"] == [2, 5, 6, 7, 8]
-
-
-def test_what_was_parsed_can_be_used_for_an_index(tmp_path):
-    texts = [f"a > {n % 7} AND b = 'x{n % 3}'" for n in range(60)]
-    texts[11] = "a >"
-    lines = [json.dumps({"id": f"s{n}", "filter": text}) for n, text in enumerate(texts)]
-    file = written(tmp_path / "s.jsonl", "\n".join(lines))
-    found = subscription_slices(SubscriptionInput(str(file)), 500, with_columns=True)
-    parsed = records_of(found, "parsed")
-    assert len(parsed) > 3
-    joined = combine([columns_from_bytes(record["columns"]) for record in parsed])
-    wanted = columns_of_texts(texts)
-    assert joined.row_entry.tolist() == wanted.row_entry.tolist()
-    assert joined.digests.tolist() == wanted.digests.tolist()
-    assert [row for row, _ in joined.errors] == [11]
 
 
 def test_a_table_without_the_columns_is_refused_once_per_slice(tmp_path):

@@ -199,13 +199,10 @@ STAGED_SUBSCRIPTIONS: Final = _dataset(
     language=pa.string(),
     text=pa.string(),
     digest=pa.binary(),
-    columns=pa.binary(),
-    sequences=pa.list_(pa.int64()),
 )
 """What workers made of the subscription files. A row is, by its `kind`, a *row* with a
-subscription, a *bad* row or part, the *parsed* columns of some rows, or the *end* of a slice;
-`sequence` is its place among the rows of its slice. A row whose filter does not parse has a
-`reason` and no `digest`."""
+subscription, a *bad* row or part, or the *end* of a slice; `sequence` is its place among the rows
+of its slice. A row whose filter does not parse has a `reason` and no `digest`."""
 
 REPEATED_SUBSCRIPTIONS: Final = _dataset(
     "repeated_subscriptions",

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ingest_subscriptions",
-    "parsed_of",
     "read_subscriptions",
     "repeated_subscriptions",
     "subscription_counts_of",
@@ -75,8 +74,6 @@ def read_subscriptions(
     spark: Any,
     source: SubscriptionInput,
     slice_bytes: int | None = None,
-    *,
-    with_columns: bool = False,
 ) -> DataFrame:
     """The files of an input as the staging dataset; reading begins when it is asked for.
 
@@ -84,13 +81,12 @@ def read_subscriptions(
         spark: the session.
         source: the input.
         slice_bytes: about the bytes of a slice.
-        with_columns: whether what was parsed is kept for the index (`parsed_of`).
 
     Raises:
         FileError: there is no such input, or it cannot be read as asked.
     """
-    read = read_subscription_slices(with_columns=with_columns)
-    return sliced(spark, source, slice_bytes).mapInArrow(read, STAGED_SUBSCRIPTIONS.spark)
+    slices = sliced(spark, source, slice_bytes)
+    return slices.mapInArrow(read_subscription_slices, STAGED_SUBSCRIPTIONS.spark)
 
 
 def repeated_subscriptions(staged: DataFrame) -> DataFrame:
@@ -129,20 +125,6 @@ def subscriptions_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:
     """The dataset `subscriptions`: the rows that can be used."""
     usable = _not_taken(staged, repeats).where("reason is null")
     return selected(_numbered(usable, slice_starts(staged)), SUBSCRIPTIONS)
-
-
-def parsed_of(staged: DataFrame) -> DataFrame:
-    """What the workers parsed, if they were asked to keep it: `first, sequences, columns`.
-
-    A row holds the `TextColumns` of some rows, also of those whose id is taken
-    (`kernels.subscribing.columns_from_bytes`); `first` plus the k-th of `sequences` is the number
-    of the k-th text, as in `subscriptions`.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    starts = F.broadcast(slice_starts(staged))
-    parsed = of_kind(staged, "parsed").join(starts, "slice")
-    return parsed.select(F.col("rows_before").alias("first"), "sequences", "columns")
 
 
 def subscription_quarantine_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:

@@ -4,16 +4,11 @@ Each row of the input becomes one row of the staging dataset (`schemas.STAGED_SU
 subscription, with the digest of its filter or the reason why the filter does not parse, or a bad
 row. Whether an id is taken is decided later, over all slices, and goes before that reason: so does
 `peersub match`, which never parses the filter of a taken id.
-
-Parsing takes most of the time of building an index. If asked to, a worker keeps what it parsed, as
-the arrays that an index is built from (`matching.bulk.TextColumns`), so that no filter is parsed
-twice: `columns_to_bytes`, `columns_from_bytes`.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -32,7 +27,6 @@ from peersub.files.subscriptions import (
 )
 from peersub.filters.errors import FilterError
 from peersub.filters.filter import Filter
-from peersub.matching.bulk import TextColumns, columns_of_texts
 from peersub.pipeline.kernels.reading import (
     Slice,
     SliceRecords,
@@ -46,8 +40,6 @@ from peersub.pipeline.kernels.reading import (
 from peersub.pipeline.schemas import QUARANTINE, STAGED_SUBSCRIPTIONS
 
 __all__ = [
-    "columns_from_bytes",
-    "columns_to_bytes",
     "read_subscription_slices",
     "subscription_records",
     "taken_subscriptions",
@@ -56,33 +48,14 @@ __all__ = [
 Record = dict[str, Any]
 
 
-def columns_to_bytes(columns: TextColumns) -> bytes:
-    """Parsed texts as bytes, for the datasets of one run."""
-    return pickle.dumps(columns, protocol=5)
-
-
-def columns_from_bytes(data: bytes) -> TextColumns:
-    """What `columns_to_bytes` was given; only for bytes that this pipeline wrote itself."""
-    columns = pickle.loads(data)
-    assert isinstance(columns, TextColumns)
-    return columns
-
-
-def read_subscription_slices(
-    *, with_columns: bool
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def read_subscription_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The worker's function: rows of `slices` in, rows of `staged_subscriptions` out."""
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part in slices_of(batches):
-            records = subscription_records(part, with_columns=with_columns)
-            yield from staged(records, STAGED_SUBSCRIPTIONS.arrow)
-
-    return read
+    for part in slices_of(batches):
+        yield from staged(subscription_records(part), STAGED_SUBSCRIPTIONS.arrow)
 
 
-def subscription_records(part: Slice, *, with_columns: bool) -> Iterator[Record]:
-    """The rows of a slice, what was parsed of them if wanted, and the end of the slice."""
+def subscription_records(part: Slice) -> Iterator[Record]:
+    """The rows of a slice, and its end."""
     records = SliceRecords(part)
     if part.problem is not None:
         records.unreadable(FileError(part.file, part.problem), 0 if part.end == 0 else None)
@@ -95,7 +68,8 @@ def subscription_records(part: Slice, *, with_columns: bool) -> Iterator[Record]
                     key=lambda record: record["position"] or 0,
                 )
                 _number(found, records)
-                yield from _parsed(found, records, with_columns)
+                for language, parse in (("sql", Filter), ("xpath", Filter.xpath)):
+                    _judge([one for one in found if one.get("language") == language], parse)
                 yield from found
                 if batch.numbers:
                     records.read_up_to = batch.unit, batch.numbers[-1]
@@ -168,29 +142,8 @@ def _bad(
 # --- parsing -----------------------------------------------------------------------------------
 
 
-def _parsed(found: list[Record], records: SliceRecords, with_columns: bool) -> Iterator[Record]:
-    """Give each row its digest or the reason why it has none; with columns, those of all of SQL."""
-    sql = [record for record in found if record.get("language") == "sql"]
-    xpath = [record for record in found if record.get("language") == "xpath"]
-    _judge(xpath, Filter.xpath)
-    if not with_columns:
-        _judge(sql, Filter)
-    elif sql:
-        columns = columns_of_texts([record["text"] for record in sql])
-        errors = dict(columns.errors)
-        for place, (record, entry) in enumerate(zip(sql, columns.row_entry.tolist(), strict=True)):
-            if place in errors:
-                _refuse(record, errors[place])
-            else:
-                record["digest"] = columns.digests[entry].tobytes()
-        yield records.record(
-            "parsed",
-            columns=columns_to_bytes(columns),
-            sequences=[record["sequence"] for record in sql],
-        )
-
-
 def _judge(found: list[Record], parse: Callable[[str], Filter]) -> None:
+    """Give each row the digest of its filter, or the reason why it has none."""
     known: dict[str, bytes] = {}
     for record in found:
         text = record["text"]
