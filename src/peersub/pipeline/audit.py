@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions as sql
 
 from peersub.pipeline.causes import explained
 from peersub.pipeline.evidence import Evidence, event_times, node_revivals, subscription_states
@@ -82,33 +82,33 @@ def judged(
 ) -> Any:
     """JUDGEMENTS: what became of each pair that is wanted or was delivered."""
     copies = delivered.select(
-        *_PAIR, f.lit(False).alias("wanted"), "node", "hops", "again", "moment"
+        *_PAIR, sql.lit(False).alias("wanted"), "node", "hops", "again", "moment"
     )
     empty = [
-        f.lit(None).cast(copies.schema[name].dataType).alias(name)
+        sql.lit(None).cast(copies.schema[name].dataType).alias(name)
         for name in ("node", "hops", "again", "moment")
     ]
-    rows = expected.select(*_PAIR, f.lit(True).alias("wanted"), *empty).unionByName(copies)
+    rows = expected.select(*_PAIR, sql.lit(True).alias("wanted"), *empty).unionByName(copies)
     rows = _with_no_evidence(rows) if evidence is None else _with_evidence(rows, evidence)
     judgements = _judgements(rows)
     if population is not None and evidence is None:
         judgements = _named(judgements, population)
-    columns = [f.col(field.name).cast(field.dataType) for field in JUDGEMENTS.spark]
+    columns = [sql.col(field.name).cast(field.dataType) for field in JUDGEMENTS.spark]
     return judgements.select(*columns)
 
 
 def _with_no_evidence(rows: Any) -> Any:
     """Whatever is wanted is due, whatever came is in order if it is wanted."""
-    nothing = f.lit(None).cast("string")
+    nothing = sql.lit(None).cast("string")
     return rows.withColumns(
         {
-            "ready": f.col("wanted"),
-            "due": f.col("wanted"),
+            "ready": sql.col("wanted"),
+            "due": sql.col("wanted"),
             "home": nothing,
             "excuse": nothing,
             "fault": nothing,
-            "in_time": f.lit(True),
-            "life": f.lit(None).cast("int"),
+            "in_time": sql.lit(True),
+            "life": sql.lit(None).cast("int"),
         }
     )
 
@@ -118,13 +118,13 @@ def _with_evidence(rows: Any, evidence: Evidence) -> Any:
     told = (
         rows.join(event_times(evidence), "event_id", "left")
         .join(subscription_states(evidence), "subscription_id", "left")
-        .join(f.broadcast(node_revivals(evidence)), "node", "left")
+        .join(sql.broadcast(node_revivals(evidence)), "node", "left")
     )
-    wanted, moment = f.col("wanted"), f.col("moment")
-    state = f.when(wanted, _state_at(f.col("published"))).alias("state")
+    wanted, moment = sql.col("wanted"), sql.col("moment")
+    state = sql.when(wanted, _state_at(sql.col("published"))).alias("state")
     told = told.withColumn("state", state)
-    ready = f.coalesce(f.col("state.ready"), f.lit(False))
-    lasts = f.col("state.until").isNull() | (f.col("state.until") > f.col("deadline"))
+    ready = sql.coalesce(sql.col("state.ready"), sql.lit(False))
+    lasts = sql.col("state.until").isNull() | (sql.col("state.until") > sql.col("deadline"))
     due = ready & lasts
     return told.select(
         *_PAIR,
@@ -134,26 +134,26 @@ def _with_evidence(rows: Any, evidence: Evidence) -> Any:
         "moment",
         (wanted & ready).alias("ready"),
         (wanted & due).alias("due"),
-        f.when(wanted, f.coalesce("state.node", _first_home())).alias("home"),
-        f.when(wanted & ~due, _excuse(ready)).alias("excuse"),
-        f.when(~wanted, _fault_of_copy()).alias("fault"),
-        (~wanted & (moment.isNull() | (moment <= f.col("deadline")))).alias("in_time"),
-        f.when(~wanted, _life_of_repetition()).alias("life"),
+        sql.when(wanted, sql.coalesce("state.node", _first_home())).alias("home"),
+        sql.when(wanted & ~due, _excuse(ready)).alias("excuse"),
+        sql.when(~wanted, _fault_of_copy()).alias("fault"),
+        (~wanted & (moment.isNull() | (moment <= sql.col("deadline")))).alias("in_time"),
+        sql.when(~wanted, _life_of_repetition()).alias("life"),
     )
 
 
 def _state_at(moment: Any) -> Any:
     """The subscription's state at a moment; of several nodes with that name, one that is ready."""
-    then = f.filter(
+    then = sql.filter(
         "states",
         lambda state: (
             (state["since"] <= moment) & (state["until"].isNull() | (state["until"] > moment))
         ),
     )
-    return f.array_max(
-        f.transform(
+    return sql.array_max(
+        sql.transform(
             then,
-            lambda state: f.struct(
+            lambda state: sql.struct(
                 *(state[name].alias(name) for name in ("ready", "present", "until", "end", "node"))
             ),
         )
@@ -161,56 +161,56 @@ def _state_at(moment: Any) -> Any:
 
 
 def _first_home() -> Any:
-    return f.get("states", f.lit(0))["node"]
+    return sql.get("states", sql.lit(0))["node"]
 
 
 def _ending(end: Any, node: Any, at_ms: Any) -> Any:
     how = (
-        f.when(end == "stopped", f.format_string("its node %s crashed", node))
-        .when(end == "left", f.format_string("its node %s took leave", node))
-        .otherwise(f.lit("it was unsubscribed"))
+        sql.when(end == "stopped", sql.format_string("its node %s crashed", node))
+        .when(end == "left", sql.format_string("its node %s took leave", node))
+        .otherwise(sql.lit("it was unsubscribed"))
     )
-    return f.format_string("%s at %d ms", how, at_ms)
+    return sql.format_string("%s at %d ms", how, at_ms)
 
 
 def _excuse(ready: Any) -> Any:
     """Why nobody promised that the event would come."""
-    published = f.col("published")
-    ended = f.filter(
+    published = sql.col("published")
+    ended = sql.filter(
         "states", lambda s: s["present"] & s["until"].isNotNull() & (s["until"] <= published)
     )
-    last = f.try_element_at(ended, f.lit(-1))
-    later = f.filter("states", lambda s: s["ready"] & (s["since"] > published))
-    promise_ms = f.get(later, f.lit(0))["since"]["ms"]
-    not_ready = f.when(
+    last = sql.try_element_at(ended, sql.lit(-1))
+    later = sql.filter("states", lambda s: s["ready"] & (s["since"] > published))
+    promise_ms = sql.get(later, sql.lit(0))["since"]["ms"]
+    not_ready = sql.when(
         promise_ms.isNotNull(),
-        f.format_string("the subscription was ready only at %d ms", promise_ms),
-    ).otherwise(f.lit("the subscription was never ready after that"))
+        sql.format_string("the subscription was ready only at %d ms", promise_ms),
+    ).otherwise(sql.lit("the subscription was never ready after that"))
     return (
-        f.when(published.isNull(), f.lit(_NOT_PUBLISHED))
-        .when(f.col("states").isNull(), f.lit(_NEVER_THERE))
+        sql.when(published.isNull(), sql.lit(_NOT_PUBLISHED))
+        .when(sql.col("states").isNull(), sql.lit(_NEVER_THERE))
         .when(
             ready,
-            f.concat(
-                f.lit("it was under way when "),
-                _ending(f.col("state.end"), f.col("state.node"), f.col("state.until.ms")),
+            sql.concat(
+                sql.lit("it was under way when "),
+                _ending(sql.col("state.end"), sql.col("state.node"), sql.col("state.until.ms")),
             ),
         )
-        .when(f.coalesce(f.col("state.present"), f.lit(False)), not_ready)
+        .when(sql.coalesce(sql.col("state.present"), sql.lit(False)), not_ready)
         .when(
             last.isNotNull(),
-            f.concat(
-                f.lit("the subscription had ended: "),
+            sql.concat(
+                sql.lit("the subscription had ended: "),
                 _ending(last["end"], last["node"], last["until"]["ms"]),
             ),
         )
-        .otherwise(f.concat(f.lit("it did not exist yet: "), not_ready))
+        .otherwise(sql.concat(sql.lit("it did not exist yet: "), not_ready))
     )
 
 
 def _fault_of_copy() -> Any:
     """What is wrong with a copy that came, whoever wants it; null if nothing is."""
-    moment, node = f.col("moment"), f.col("node")
+    moment, node = sql.col("moment"), sql.col("node")
 
     def is_here(state: Any) -> Any:
         return node.isNull() | (state["node"] == node)
@@ -219,18 +219,18 @@ def _fault_of_copy() -> Any:
         runs = (state["since"] <= moment) & (state["until"].isNull() | (state["until"] > moment))
         return moment.isNull() | runs
 
-    there = f.filter("states", lambda state: is_here(state) & state["present"])
-    ended_ms = f.try_element_at(there, f.lit(-1))["until"]["ms"]
+    there = sql.filter("states", lambda state: is_here(state) & state["present"])
+    ended_ms = sql.try_element_at(there, sql.lit(-1))["until"]["ms"]
     return (
-        f.when(f.col("published").isNull(), f.lit(_NOT_PUBLISHED))
-        .when(f.col("states").isNull(), f.lit(_NEVER_THERE))
-        .when(f.size(there) == 0, f.format_string("%s never had this subscription", node))
+        sql.when(sql.col("published").isNull(), sql.lit(_NOT_PUBLISHED))
+        .when(sql.col("states").isNull(), sql.lit(_NEVER_THERE))
+        .when(sql.size(there) == 0, sql.format_string("%s never had this subscription", node))
         .when(
-            ~f.exists(there, is_now),
-            f.when(
+            ~sql.exists(there, is_now),
+            sql.when(
                 ended_ms.isNotNull() & (ended_ms <= moment["ms"]),
-                f.format_string("the subscription had ended at %d ms", ended_ms),
-            ).otherwise(f.lit("the subscription did not exist at that time")),
+                sql.format_string("the subscription had ended at %d ms", ended_ms),
+            ).otherwise(sql.lit("the subscription did not exist at that time")),
         )
     )
 
@@ -241,68 +241,70 @@ def _life_of_repetition() -> Any:
     Of events of best effort a node remembers in memory only which ones it has seen; of others it
     forgets what its disk lost. What it says to be a repetition may follow any start.
     """
-    before = f.filter("revivals", lambda revival: revival["moment"] <= f.col("moment"))
-    forgetful = f.filter(before, lambda revival: revival["disk"] != "kept")
-    counts = f.when(f.col("again") | ~f.col("promised"), before).otherwise(forgetful)
-    since_ms = f.try_element_at(counts, f.lit(-1))["moment"]["ms"]
-    kept = f.filter(before, lambda revival: revival["disk"] != "lost")
-    return f.when(since_ms >= f.col("published.ms"), f.size(kept))
+    before = sql.filter("revivals", lambda revival: revival["moment"] <= sql.col("moment"))
+    forgetful = sql.filter(before, lambda revival: revival["disk"] != "kept")
+    counts = sql.when(sql.col("again") | ~sql.col("promised"), before).otherwise(forgetful)
+    since_ms = sql.try_element_at(counts, sql.lit(-1))["moment"]["ms"]
+    kept = sql.filter(before, lambda revival: revival["disk"] != "lost")
+    return sql.when(since_ms >= sql.col("published.ms"), sql.size(kept))
 
 
 def _judgements(rows: Any) -> Any:
     """The verdict on each pair, from all that is known about its rows."""
-    is_copy, in_order = ~f.col("wanted"), ~f.col("wanted") & f.col("fault").isNull()
-    order = f.struct(f.col("moment.ms").alias("ms"), "moment", "node")
-    first = f.when(in_order, f.struct("node", "hops", "life", f.col("moment.ms").alias("ms")))
+    is_copy, in_order = ~sql.col("wanted"), ~sql.col("wanted") & sql.col("fault").isNull()
+    order = sql.struct(sql.col("moment.ms").alias("ms"), "moment", "node")
+    first = sql.when(in_order, sql.struct("node", "hops", "life", sql.col("moment.ms").alias("ms")))
     pairs = rows.groupBy(*_PAIR).agg(
-        f.max("wanted").alias("wanted"),
-        f.max("ready").alias("ready"),
-        f.max("due").alias("due"),
-        f.max("home").alias("home"),
-        f.max("excuse").alias("excuse"),
-        f.count_if(in_order).alias("good"),
-        f.count_if(is_copy).alias("copies"),
-        f.max(in_order & f.col("in_time")).alias("in_time"),
-        f.min_by(first, f.when(in_order, order)).alias("first"),
-        f.max(f.when(in_order, f.col("moment.ms"))).alias("last_ms"),
+        sql.max("wanted").alias("wanted"),
+        sql.max("ready").alias("ready"),
+        sql.max("due").alias("due"),
+        sql.max("home").alias("home"),
+        sql.max("excuse").alias("excuse"),
+        sql.count_if(in_order).alias("good"),
+        sql.count_if(is_copy).alias("copies"),
+        sql.max(in_order & sql.col("in_time")).alias("in_time"),
+        sql.min_by(first, sql.when(in_order, order)).alias("first"),
+        sql.max(sql.when(in_order, sql.col("moment.ms"))).alias("last_ms"),
         # Lives are starts of one node: few.
-        f.collect_set(f.when(in_order, f.col("life"))).alias("lives"),
-        f.count(f.when(in_order, f.col("life"))).alias("in_lives"),
-        f.min("fault").alias("fault"),
-        f.min(f.when(is_copy & f.col("fault").isNotNull(), f.col("node"))).alias("fault_node"),
+        sql.collect_set(sql.when(in_order, sql.col("life"))).alias("lives"),
+        sql.count(sql.when(in_order, sql.col("life"))).alias("in_lives"),
+        sql.min("fault").alias("fault"),
+        sql.min(sql.when(is_copy & sql.col("fault").isNotNull(), sql.col("node"))).alias(
+            "fault_node"
+        ),
     )
     return _with_verdicts(pairs)
 
 
 def _with_verdicts(pairs: Any) -> Any:
-    good, wanted = f.col("good"), f.col("wanted")
-    in_time = f.col("in_time") & wanted
+    good, wanted = sql.col("good"), sql.col("wanted")
+    in_time = sql.col("in_time") & wanted
     delivered = wanted & (good > 0)
-    missed = f.col("due") & ~in_time
+    missed = sql.col("due") & ~in_time
     # Of each life one copy may be a repetition, but the first copy of all is none.
-    first_alone = f.col("first.life").isNotNull() & (f.col("in_lives") == f.size("lives"))
-    repeated = f.when(wanted, f.size("lives") - first_alone.cast("int")).otherwise(0)
-    unwanted = f.when(wanted, 0).otherwise(good)
-    spurious = f.col("copies") - good + unwanted
+    first_alone = sql.col("first.life").isNotNull() & (sql.col("in_lives") == sql.size("lives"))
+    repeated = sql.when(wanted, sql.size("lives") - first_alone.cast("int")).otherwise(0)
+    unwanted = sql.when(wanted, 0).otherwise(good)
+    spurious = sql.col("copies") - good + unwanted
     excused = wanted & ~delivered & ~missed
-    spurious_cause = f.coalesce("fault", f.when(unwanted > 0, f.lit(_NOT_WANTED)))
+    spurious_cause = sql.coalesce("fault", sql.when(unwanted > 0, sql.lit(_NOT_WANTED)))
     return pairs.select(
         *_PAIR,
-        f.coalesce("first.node", "home").alias("node"),
-        f.col("first.hops").alias("hops"),
-        (f.col("ready") & (in_time | f.col("due"))).alias("expected"),
+        sql.coalesce("first.node", "home").alias("node"),
+        sql.col("first.hops").alias("hops"),
+        (sql.col("ready") & (in_time | sql.col("due"))).alias("expected"),
         delivered.alias("delivered"),
         missed.alias("missed"),
         excused.alias("excused"),
         (delivered & ~in_time).alias("late"),
-        f.when(delivered, good - 1 - repeated).otherwise(0).alias("duplicates"),
+        sql.when(delivered, good - 1 - repeated).otherwise(0).alias("duplicates"),
         repeated.alias("repeated"),
         spurious.alias("spurious"),
-        f.when(spurious > 0, f.coalesce("fault_node", "first.node")).alias("spurious_node"),
-        f.col("first.ms").alias("first_ms"),
-        f.col("last_ms"),
-        f.when(excused, f.col("excuse")).alias("excuse"),
-        f.when(spurious > 0, spurious_cause).alias("fault"),
+        sql.when(spurious > 0, sql.coalesce("fault_node", "first.node")).alias("spurious_node"),
+        sql.col("first.ms").alias("first_ms"),
+        sql.col("last_ms"),
+        sql.when(excused, sql.col("excuse")).alias("excuse"),
+        sql.when(spurious > 0, spurious_cause).alias("fault"),
     )
 
 
@@ -310,20 +312,20 @@ def _named(judgements: Any, population: Population) -> Any:
     """Tell deliveries of or to names that do not exist from those that nobody wanted."""
     known = ("known_event", "known_subscription")
     named = judgements.join(
-        population.events.select("event_id").distinct().withColumn(known[0], f.lit(True)),
+        population.events.select("event_id").distinct().withColumn(known[0], sql.lit(True)),
         "event_id",
         "left",
     ).join(
         population.subscriptions.select("subscription_id")
         .distinct()
-        .withColumn(known[1], f.lit(True)),
+        .withColumn(known[1], sql.lit(True)),
         "subscription_id",
         "left",
     )
     fault = (
-        f.when((f.col("spurious") > 0) & f.col(known[1]).isNull(), f.lit(_NO_SUBSCRIPTION))
-        .when((f.col("spurious") > 0) & f.col(known[0]).isNull(), f.lit(_NO_EVENT))
-        .otherwise(f.col("fault"))
+        sql.when((sql.col("spurious") > 0) & sql.col(known[1]).isNull(), sql.lit(_NO_SUBSCRIPTION))
+        .when((sql.col("spurious") > 0) & sql.col(known[0]).isNull(), sql.lit(_NO_EVENT))
+        .otherwise(sql.col("fault"))
     )
     return named.withColumn("fault", fault)
 
@@ -333,40 +335,40 @@ def _named(judgements: Any, population: Population) -> Any:
 
 def findings(judgements: Any, evidence: Evidence | None = None) -> Any:
     """FINDINGS: the judgements that are not simply in order, with causes where a trace is given."""
-    again = f.when(
-        f.col("last_ms").isNotNull(),
-        f.format_string("%s handed it over again, last at %d ms", "node", "last_ms"),
+    again = sql.when(
+        sql.col("last_ms").isNotNull(),
+        sql.format_string("%s handed it over again, last at %d ms", "node", "last_ms"),
     )
     differing = judgements.where("missed OR excused OR duplicates > 0 OR spurious > 0")
-    none = f.lit(None).cast("bigint")
+    none = sql.lit(None).cast("bigint")
 
     def one(name: str, condition: Any, node: str, copies: Any, cause: Any) -> Any:
-        finding = f.struct(
-            f.lit(name).alias("finding"),
-            f.col(node).alias("node"),
+        finding = sql.struct(
+            sql.lit(name).alias("finding"),
+            sql.col(node).alias("node"),
             copies.alias("copies"),
             cause.cast("string").alias("cause"),
         )
-        return f.when(condition, finding)
+        return sql.when(condition, finding)
 
-    listed = f.array_compact(
-        f.array(
-            one("missed", f.col("missed"), "node", none, f.lit(None)),
-            one("excused", f.col("excused"), "node", none, f.col("excuse")),
-            one("duplicate", f.col("duplicates") > 0, "node", f.col("duplicates"), again),
+    listed = sql.array_compact(
+        sql.array(
+            one("missed", sql.col("missed"), "node", none, sql.lit(None)),
+            one("excused", sql.col("excused"), "node", none, sql.col("excuse")),
+            one("duplicate", sql.col("duplicates") > 0, "node", sql.col("duplicates"), again),
             one(
                 "spurious",
-                f.col("spurious") > 0,
+                sql.col("spurious") > 0,
                 "spurious_node",
-                f.col("spurious"),
-                f.col("fault"),
+                sql.col("spurious"),
+                sql.col("fault"),
             ),
         )
     )
-    rows = differing.select(*_PAIR, "first_ms", f.explode(listed).alias("one"))
+    rows = differing.select(*_PAIR, "first_ms", sql.explode(listed).alias("one"))
     rows = rows.select(*_PAIR, "first_ms", "one.*")
     if evidence is not None:
-        is_missed = f.col("finding") == "missed"
+        is_missed = sql.col("finding") == "missed"
         rows = explained(rows.where(is_missed), evidence).unionByName(rows.where(~is_missed))
-    columns = [f.col(field.name).cast(field.dataType) for field in FINDINGS.spark]
+    columns = [sql.col(field.name).cast(field.dataType) for field in FINDINGS.spark]
     return rows.select(*columns)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any, Final
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions as sql
 
 from peersub.pipeline.evidence import Evidence, disturbances, event_times, node_sides, splits
 
@@ -38,7 +38,7 @@ def explained(missed: Any, evidence: Evidence) -> Any:
     way = evidence.of("sent", "received", "dropped").join(of_missed, "event_id", "left_semi")
     at_home, elsewhere = _ends(way)
     publishers = node_sides(evidence).select(
-        f.col("node").alias("publisher"), f.col("sides").alias("publisher_sides")
+        sql.col("node").alias("publisher"), sql.col("sides").alias("publisher_sides")
     )
     told = (
         missed.join(event_times(evidence), "event_id", "left")
@@ -46,53 +46,53 @@ def explained(missed: Any, evidence: Evidence) -> Any:
         .join(elsewhere, "event_id", "left")
         .join(node_sides(evidence), "node", "left")
         .join(publishers, "publisher", "left")
-        .crossJoin(f.broadcast(splits(evidence)))
-        .crossJoin(f.broadcast(disturbances(evidence)))
+        .crossJoin(sql.broadcast(splits(evidence)))
+        .crossJoin(sql.broadcast(disturbances(evidence)))
     )
     return told.withColumn("cause", _cause_of_miss()).select(missed.columns)
 
 
 def _ends(way: Any) -> tuple[Any, Any]:
     """Where events ended: per event and node what happened there, per event the first place."""
-    fact, ms = f.col("fact"), f.col("moment.ms")
+    fact, ms = sql.col("fact"), sql.col("moment.ms")
     is_sent = fact == "sent"
     passages = (
         way.where(fact != "dropped")
-        .withColumn("sender", f.when(is_sent, f.col("node")).otherwise(f.col("peer")))
-        .withColumn("receiver", f.when(is_sent, f.col("peer")).otherwise(f.col("node")))
+        .withColumn("sender", sql.when(is_sent, sql.col("node")).otherwise(sql.col("peer")))
+        .withColumn("receiver", sql.when(is_sent, sql.col("peer")).otherwise(sql.col("node")))
         .groupBy("event_id", "sender", "receiver")
         .agg(
-            f.min(f.when(is_sent, ms)).alias("sent_ms"),
-            f.max(fact == "received").alias("arrived"),
+            sql.min(sql.when(is_sent, ms)).alias("sent_ms"),
+            sql.max(fact == "received").alias("arrived"),
         )
     )
-    is_end = ~f.coalesce(f.col("text").isin(*_REPETITION_REASONS), f.lit(False))
+    is_end = ~sql.coalesce(sql.col("text").isin(*_REPETITION_REASONS), sql.lit(False))
     drops = way.where((fact == "dropped") & is_end).select(
-        "event_id", "node", f.struct(ms.alias("ms"), "node", "text").alias("drop")
+        "event_id", "node", sql.struct(ms.alias("ms"), "node", "text").alias("drop")
     )
-    none_lost = f.lit(None).cast("struct<ms:bigint,sender:string,receiver:string>")
-    none_dropped = f.lit(None).cast("struct<ms:bigint,node:string,text:string>")
-    lost = f.when(
-        ~f.col("arrived"), f.struct(f.col("sent_ms").alias("ms"), "sender", "receiver")
+    none_lost = sql.lit(None).cast("struct<ms:bigint,sender:string,receiver:string>")
+    none_dropped = sql.lit(None).cast("struct<ms:bigint,node:string,text:string>")
+    lost = sql.when(
+        ~sql.col("arrived"), sql.struct(sql.col("sent_ms").alias("ms"), "sender", "receiver")
     ).alias("lost")
     places = passages.select(
-        "event_id", f.col("receiver").alias("node"), "arrived", lost, none_dropped.alias("drop")
+        "event_id", sql.col("receiver").alias("node"), "arrived", lost, none_dropped.alias("drop")
     ).unionByName(
         drops.select(
-            "event_id", "node", f.lit(False).alias("arrived"), none_lost.alias("lost"), "drop"
+            "event_id", "node", sql.lit(False).alias("arrived"), none_lost.alias("lost"), "drop"
         )
     )
     at_home = places.groupBy("event_id", "node").agg(
-        f.max("arrived").alias("home_received"),
-        f.min("lost").alias("home_lost"),
-        f.min("drop").alias("home_drop"),
+        sql.max("arrived").alias("home_received"),
+        sql.min("lost").alias("home_lost"),
+        sql.min("drop").alias("home_drop"),
     )
     elsewhere = (
-        at_home.where(~f.col("home_received") | f.col("home_drop").isNotNull())
+        at_home.where(~sql.col("home_received") | sql.col("home_drop").isNotNull())
         .groupBy("event_id")
         .agg(
-            f.min(f.when(~f.col("home_received"), f.col("home_lost"))).alias("lost"),
-            f.min("home_drop").alias("drop"),
+            sql.min(sql.when(~sql.col("home_received"), sql.col("home_lost"))).alias("lost"),
+            sql.min("home_drop").alias("drop"),
         )
     )
     return at_home, elsewhere
@@ -100,63 +100,65 @@ def _ends(way: Any) -> tuple[Any, Any]:
 
 def _cause_of_miss() -> Any:
     """The nearest to the subscriber that the trace shows."""
-    begin, end = f.col("published"), f.col("deadline")
+    begin, end = sql.col("published"), sql.col("deadline")
 
     def overlaps(span: Any) -> Any:
         return (span["since"] <= end) & (span["until"].isNull() | (span["until"] > begin))
 
     def parts(span: Any) -> Any:
         ms = span["since"]["ms"]
-        home = f.coalesce(f.try_element_at("sides", ms), f.lit(-1))
-        publisher = f.coalesce(f.try_element_at("publisher_sides", ms), f.lit(-1))
+        home = sql.coalesce(sql.try_element_at("sides", ms), sql.lit(-1))
+        publisher = sql.coalesce(sql.try_element_at("publisher_sides", ms), sql.lit(-1))
         return overlaps(span) & (home != publisher)
 
-    disturbed = f.get(f.filter("disturbances", overlaps), f.lit(0))["phase"]
-    phase = f.when(disturbed != "", f.format_string(" (%s)", disturbed)).otherwise(f.lit(""))
-    late_ms = f.col("first_ms") - begin["ms"]
+    disturbed = sql.get(sql.filter("disturbances", overlaps), sql.lit(0))["phase"]
+    phase = sql.when(disturbed != "", sql.format_string(" (%s)", disturbed)).otherwise(sql.lit(""))
+    late_ms = sql.col("first_ms") - begin["ms"]
     lost_text = "%s sent it to %s at %d ms, and it never arrived"
     drop_text = "%s dropped it at %d ms: %s"
-    home_lost, lost = f.col("home_lost"), f.col("lost")
-    home_drop, drop = f.col("home_drop"), f.col("drop")
+    home_lost, lost = sql.col("home_lost"), sql.col("lost")
+    home_drop, drop = sql.col("home_drop"), sql.col("drop")
     candidates = [
         (
-            f.col("first_ms").isNotNull(),
-            f.format_string("it came late, %d ms after it was published", late_ms),
+            sql.col("first_ms").isNotNull(),
+            sql.format_string("it came late, %d ms after it was published", late_ms),
         ),
         (
             home_drop.isNotNull(),
-            f.format_string(drop_text, home_drop["node"], home_drop["ms"], home_drop["text"]),
+            sql.format_string(drop_text, home_drop["node"], home_drop["ms"], home_drop["text"]),
         ),
         (
-            f.coalesce(f.exists("splits", parts), f.lit(False)),
-            f.format_string(
+            sql.coalesce(sql.exists("splits", parts), sql.lit(False)),
+            sql.format_string(
                 "the network was split: %s and the publisher %s were in different parts",
                 "node",
                 "publisher",
             ),
         ),
         (
-            f.coalesce(f.col("home_received"), f.lit(False)),
-            f.format_string("%s received it and handed it to nobody", "node"),
+            sql.coalesce(sql.col("home_received"), sql.lit(False)),
+            sql.format_string("%s received it and handed it to nobody", "node"),
         ),
         (
             home_lost.isNotNull(),
-            f.format_string(lost_text, home_lost["sender"], home_lost["receiver"], home_lost["ms"]),
+            sql.format_string(
+                lost_text, home_lost["sender"], home_lost["receiver"], home_lost["ms"]
+            ),
         ),
-        (drop.isNotNull(), f.format_string(drop_text, drop["node"], drop["ms"], drop["text"])),
+        (drop.isNotNull(), sql.format_string(drop_text, drop["node"], drop["ms"], drop["text"])),
         (
             lost.isNotNull(),
-            f.format_string(
+            sql.format_string(
                 f"on its way, {lost_text}", lost["sender"], lost["receiver"], lost["ms"]
             ),
         ),
         (
             disturbed.isNotNull(),
-            f.concat(f.lit("it was published while the network was disturbed"), phase),
+            sql.concat(sql.lit("it was published while the network was disturbed"), phase),
         ),
     ]
     return reduce(
-        lambda otherwise, one: f.when(one[0], one[1]).otherwise(otherwise),
+        lambda otherwise, one: sql.when(one[0], one[1]).otherwise(otherwise),
         reversed(candidates),
-        f.lit(UNKNOWN_CAUSE),
+        sql.lit(UNKNOWN_CAUSE),
     )

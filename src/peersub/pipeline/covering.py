@@ -46,7 +46,7 @@ def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> 
     that these take up, so that no band is much larger than asked for.
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
     size = settings.band_classes
 
@@ -57,16 +57,16 @@ def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> 
         return pa.Table.from_pylist([asdict(written)], schema=BANDS.arrow)
 
     # One row per number of events: as many as the sample has, and one more.
-    per_count = classes.groupBy("sampled").agg(f.count("*").alias("classes"))
-    below = f.sum("classes").over(Window.orderBy("sampled")) - f.col("classes")
+    per_count = classes.groupBy("sampled").agg(sql.count("*").alias("classes"))
+    below = sql.sum("classes").over(Window.orderBy("sampled")) - sql.col("classes")
     starts = per_count.withColumn("below", below)
-    place = f.col("below") + f.pmod(f.xxhash64("digest"), f.col("classes"))
-    banded = classes.join(f.broadcast(starts), "sampled").select(
+    place = sql.col("below") + sql.pmod(sql.xxhash64("digest"), sql.col("classes"))
+    banded = classes.join(sql.broadcast(starts), "sampled").select(
         "digest",
         "language",
         "text",
         "sampled",
-        f.floor(place / size).cast("int").alias("band"),
+        sql.floor(place / size).cast("int").alias("band"),
     )
     return banded.groupBy("band").applyInArrow(write, BANDS.spark)
 

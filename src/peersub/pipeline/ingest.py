@@ -98,11 +98,11 @@ def read_events(spark: Any, source: EventInput, slice_bytes: int | None = None) 
 
 def read_frame(frame: DataFrame, name: str = "frame") -> DataFrame:
     """A frame whose columns are attributes, as the staging dataset."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     quoted = (f"`{column.replace('`', '``')}`" for column in frame.columns)
     events = frame.select(
-        F.monotonically_increasing_id().alias("number"), F.struct(*quoted).alias("event")
+        sql.monotonically_increasing_id().alias("number"), sql.struct(*quoted).alias("event")
     )
     return events.mapInArrow(staged_frame_blocks(name), STAGED_EVENTS.spark)
 
@@ -123,73 +123,75 @@ def event_blocks(frame: DataFrame) -> DataFrame:
 
 def _base(name: Any) -> Any:
     """A name without the `#k` of equal rows: names of one base may come to be equal."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    return F.regexp_replace(name, "^([0-9a-f]{32})#[0-9]+$", "$1")
+    return sql.regexp_replace(name, "^([0-9a-f]{32})#[0-9]+$", "$1")
 
 
 def repeated_events(staged: DataFrame) -> DataFrame:
     """The rows of blocks that do not keep the name they have there."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     blocks = of_kind(staged, "block")
-    bases = blocks.select(F.explode("names").alias("name")).select(_base(F.col("name")))
+    bases = blocks.select(sql.explode("names").alias("name")).select(_base(sql.col("name")))
     repeated = bases.toDF("base").groupBy("base").count().where("count > 1").select("base")
     rows = blocks.select(
         "slice",
         "sequence",
         "file",
         "unit",
-        F.posexplode(F.arrays_zip("names", "given", "positions")).alias("row", "event"),
+        sql.posexplode(sql.arrays_zip("names", "given", "positions")).alias("row", "event"),
     ).select(
         "slice",
         "sequence",
         "file",
         "unit",
         "row",
-        F.col("event.names").alias("name"),
-        F.col("event.given").alias("given"),
-        F.col("event.positions").alias("position"),
-        _base(F.col("event.names")).alias("base"),
+        sql.col("event.names").alias("name"),
+        sql.col("event.given").alias("given"),
+        sql.col("event.positions").alias("position"),
+        _base(sql.col("event.names")).alias("base"),
     )
     order = ("slice", "sequence", "row")
     equal = Window.partitionBy("name", "given").orderBy(*order)
-    count = F.row_number().over(equal) - 1
-    number = F.when(~F.col("given") & (count > 0), F.concat("name", F.lit("#"), count))
+    count = sql.row_number().over(equal) - 1
+    number = sql.when(~sql.col("given") & (count > 0), sql.concat("name", sql.lit("#"), count))
     found = (
         rows.join(repeated, "base", "left_semi")
-        .withColumn("new_name", F.coalesce(number, "name"))
+        .withColumn("new_name", sql.coalesce(number, "name"))
         .transform(placed, slice_starts(staged))
     )
     same = Window.partitionBy("new_name").orderBy(*order)
-    is_first = F.row_number().over(same) == 1
+    is_first = sql.row_number().over(same) == 1
     changed = found.select(
         *order,
         "place",
-        (F.col("new_name") != F.col("name")).alias("renamed"),
-        F.col("new_name").alias("name"),
-        F.when(~is_first, F.first("file").over(same)).alias("first_file"),
-        F.when(~is_first, F.first("place").over(same)).alias("first_place"),
+        (sql.col("new_name") != sql.col("name")).alias("renamed"),
+        sql.col("new_name").alias("name"),
+        sql.when(~is_first, sql.first("file").over(same)).alias("first_file"),
+        sql.when(~is_first, sql.first("place").over(same)).alias("first_place"),
     ).where("renamed or first_file is not null")
     return selected(changed, REPEATED_EVENTS)
 
 
 def _changed_blocks(staged: DataFrame, repeats: DataFrame) -> DataFrame:
     """The blocks with a row in `repeats`, with those rows as `changes`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     key = ["slice", "sequence"]
-    change = F.struct("row", "name", "place", "first_file", "first_place")
-    changes = repeats.groupBy(*key).agg(F.collect_list(change).alias("changes"))
-    concerned = _blocks(staged).join(F.broadcast(repeats.select(*key).distinct()), key, "left_semi")
+    change = sql.struct("row", "name", "place", "first_file", "first_place")
+    changes = repeats.groupBy(*key).agg(sql.collect_list(change).alias("changes"))
+    concerned = _blocks(staged).join(
+        sql.broadcast(repeats.select(*key).distinct()), key, "left_semi"
+    )
     return concerned.join(changes, key).select("block", "file", "names", "table", "changes")
 
 
 def _blocks(staged: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    number = F.shiftleft("slice", BLOCK_SHIFT) + F.col("sequence")
+    number = sql.shiftleft("slice", BLOCK_SHIFT) + sql.col("sequence")
     return of_kind(staged, "block").withColumn("block", number)
 
 
@@ -198,10 +200,10 @@ def _blocks(staged: DataFrame) -> DataFrame:
 
 def events_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:
     """The dataset `events`: blocks as they were staged, or renamed."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     key = ["slice", "sequence"]
-    others = _blocks(staged).join(F.broadcast(repeats.select(*key).distinct()), key, "left_anti")
+    others = _blocks(staged).join(sql.broadcast(repeats.select(*key).distinct()), key, "left_anti")
     changed = _changed_blocks(staged, repeats).mapInArrow(renamed_blocks, EVENTS.spark)
     return selected(others, EVENTS).unionByName(changed)
 

@@ -83,7 +83,7 @@ def matched(events: Any, index: Index, plan: MatchPlan, *, body_column: str = "b
         plan: how to spread the work.
         body_column: the column with the XML document of each event, for XPath patterns.
     """
-    from pyspark.sql import functions
+    from pyspark.sql import functions as sql
 
     if not index.shards:
         nothing = events.selectExpr("'' AS event_id", "'' AS subscription_id").where("false")
@@ -93,12 +93,12 @@ def matched(events: Any, index: Index, plan: MatchPlan, *, body_column: str = "b
     blocks = events.select("names", "table")
     if len(index.shards) == 1:
         dealt = blocks.repartition(plan.tasks)
-        dealt = dealt.withColumn("shard", functions.lit(index.shards[0].shard))
+        dealt = dealt.withColumn("shard", sql.lit(index.shards[0].shard))
     else:
-        numbers = functions.array(*(functions.lit(shard.shard) for shard in index.shards))
-        dealt = blocks.withColumn("turn", functions.pmod(functions.xxhash64("names"), plan.tasks))
-        dealt = dealt.withColumn("shard", functions.explode(numbers))
-        task = (functions.col("shard") * plan.tasks + functions.col("turn")).cast("int")
+        numbers = sql.array(*(sql.lit(shard.shard) for shard in index.shards))
+        dealt = blocks.withColumn("turn", sql.pmod(sql.xxhash64("names"), plan.tasks))
+        dealt = dealt.withColumn("shard", sql.explode(numbers))
+        task = (sql.col("shard") * plan.tasks + sql.col("turn")).cast("int")
         last = index.shards[-1].shard
         dealt = dealt.repartitionById((last + 1) * plan.tasks, task)
     settings = Matching(index.folder, body_column)

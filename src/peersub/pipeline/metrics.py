@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import Window
-from pyspark.sql import functions as f
+from pyspark.sql import functions as sql
 
 from peersub.simulator.summary import Spread, spread_of
 
@@ -148,11 +148,11 @@ def delivery_totals(judgements: Any) -> Any:
     """One row: the counts of JUDGEMENTS, named as the fields of `DeliveryFigures`."""
 
     def total(name: str) -> Any:
-        return f.coalesce(f.sum(name), f.lit(0)).cast("bigint").alias(name)
+        return sql.coalesce(sql.sum(name), sql.lit(0)).cast("bigint").alias(name)
 
     flags = ("expected", "delivered", "missed", "excused", "late")
     return judgements.agg(
-        *(f.count_if(name).alias(name) for name in flags),
+        *(sql.count_if(name).alias(name) for name in flags),
         *(total(name) for name in ("spurious", "duplicates", "repeated")),
     )
 
@@ -163,18 +163,19 @@ def causes_counted(findings: Any) -> Any:
     Rows: finding, cause, findings, copies.
     """
     # "n3 dropped it at 17 ms: full" and "n4 dropped it at 20 ms: full" are one cause.
-    plain = f.regexp_replace(f.coalesce("cause", f.lit("")), r"\b\d+ ms", "… ms")
+    plain = sql.regexp_replace(sql.coalesce("cause", sql.lit("")), r"\b\d+ ms", "… ms")
     for pattern, shown in (
         (r"^(on its way, )?\S+ sent it to \S+", "$1a node sent it to another"),
         (r"^\S+ (dropped|received|handed|never had) ", "a node $1 "),
         (r"its node \S+ (crashed|took)", "its node $1"),
         (r": \S+ and the publisher \S+ were", ": the subscriber's node and the publisher were"),
     ):
-        plain = f.regexp_replace(plain, pattern, shown)
+        plain = sql.regexp_replace(plain, pattern, shown)
     counted = findings.groupBy("finding", plain.alias("cause")).agg(
-        f.count("*").alias("findings"), f.coalesce(f.sum("copies"), f.lit(0)).alias("copies")
+        sql.count("*").alias("findings"),
+        sql.coalesce(sql.sum("copies"), sql.lit(0)).alias("copies"),
     )
-    return counted.orderBy(f.desc("findings"), "finding", "cause")
+    return counted.orderBy(sql.desc("findings"), "finding", "cause")
 
 
 def receipt_totals(receipts: Any, nodes: int) -> Any:
@@ -184,31 +185,31 @@ def receipt_totals(receipts: Any, nodes: int) -> Any:
     hops is that of a node which only relayed messages to others, and is no receiver.
     """
     is_publisher = _is_publisher(receipts)
-    is_receiver = ~is_publisher & f.col("hops").isNotNull()
-    receivers = f.count_if(is_receiver)
-    matching = f.count_if(is_receiver & f.col("wanted"))
-    events = f.count_if(is_publisher)
-    in_vain = (receivers - matching) / f.lit(max(nodes, 1))
+    is_receiver = ~is_publisher & sql.col("hops").isNotNull()
+    receivers = sql.count_if(is_receiver)
+    matching = sql.count_if(is_receiver & sql.col("wanted"))
+    events = sql.count_if(is_publisher)
+    in_vain = (receivers - matching) / sql.lit(max(nodes, 1))
     return receipts.agg(
         events.alias("events"),
-        f.coalesce(f.sum("messages"), f.lit(0)).cast("bigint").alias("messages"),
+        sql.coalesce(sql.sum("messages"), sql.lit(0)).cast("bigint").alias("messages"),
         receivers.alias("receivers"),
         matching.alias("matching_receivers"),
-        f.when(events > 0, in_vain / events).otherwise(0.0).alias("false_positive_ratio"),
+        sql.when(events > 0, in_vain / events).otherwise(0.0).alias("false_positive_ratio"),
     )
 
 
 def _is_publisher(receipts: Any) -> Any:
     if "is_publisher" in receipts.columns:
-        return f.col("is_publisher")
-    return f.col("sender") == -1
+        return sql.col("is_publisher")
+    return sql.col("sender") == -1
 
 
 def hop_counts(deliveries: Any) -> Any:
     """Rows (hops, deliveries) of OVERLAY_DELIVERIES or of what JUDGEMENTS say was delivered."""
-    hops = f.least("hops", f.lit(HOPS_SHOWN_MAX)).alias("hops")
+    hops = sql.least("hops", sql.lit(HOPS_SHOWN_MAX)).alias("hops")
     known = deliveries.where("hops IS NOT NULL")
-    return known.groupBy(hops).agg(f.count("*").alias("deliveries")).orderBy("hops")
+    return known.groupBy(hops).agg(sql.count("*").alias("deliveries")).orderBy("hops")
 
 
 def _values_of_load(receipts: Any, nodes: int) -> Any:
@@ -216,13 +217,13 @@ def _values_of_load(receipts: Any, nodes: int) -> Any:
 
     Nodes that received nothing come first.
     """
-    loads = receipts.groupBy("node").agg(f.sum("messages").cast("bigint").alias("load"))
-    values = loads.where("load > 0").groupBy("load").agg(f.count("*").alias("nodes"))
-    busy = f.sum("nodes").over(Window.partitionBy())
+    loads = receipts.groupBy("node").agg(sql.sum("messages").cast("bigint").alias("load"))
+    values = loads.where("load > 0").groupBy("load").agg(sql.count("*").alias("nodes"))
+    busy = sql.sum("nodes").over(Window.partitionBy())
     # Loads that differ are fewer than nodes: one task sums them up.
-    passed = f.sum("nodes").over(Window.orderBy("load"))
-    weight = f.sum(f.col("load") * f.col("nodes")).over(Window.orderBy("load"))
-    idle = f.greatest(f.lit(nodes) - busy, f.lit(0))
+    passed = sql.sum("nodes").over(Window.orderBy("load"))
+    weight = sql.sum(sql.col("load") * sql.col("nodes")).over(Window.orderBy("load"))
+    idle = sql.greatest(sql.lit(nodes) - busy, sql.lit(0))
     return values.select(
         "load", "nodes", (passed + idle).alias("places"), weight.alias("weight"), idle.alias("idle")
     )
@@ -230,24 +231,24 @@ def _values_of_load(receipts: Any, nodes: int) -> Any:
 
 def load_totals(receipts: Any, nodes: int) -> Any:
     """One row: nodes, idle ones, total, largest, weighted = Σ(2i - N - 1)·x_i, squares = Σx²."""
-    first = f.col("places") - f.col("nodes") + 1
+    first = sql.col("places") - sql.col("nodes") + 1
     # Nodes of equal load have consecutive places, whose sum is that of the first and last times
     # half their number.
-    count = f.col("idle") + f.sum("nodes").over(Window.partitionBy())
+    count = sql.col("idle") + sql.sum("nodes").over(Window.partitionBy())
     values = _values_of_load(receipts, nodes).withColumn("count", count)
-    ranks = f.col("nodes") * (first + f.col("places") - f.col("count") - 1)
-    load = f.col("load")
+    ranks = sql.col("nodes") * (first + sql.col("places") - sql.col("count") - 1)
+    load = sql.col("load")
 
     def real(column: Any) -> Any:
-        return f.coalesce(f.sum(column.cast("double")), f.lit(0.0))
+        return sql.coalesce(sql.sum(column.cast("double")), sql.lit(0.0))
 
     return values.agg(
-        f.coalesce(f.max("count"), f.lit(nodes)).cast("bigint").alias("nodes"),
-        f.coalesce(f.max("idle"), f.lit(nodes)).cast("bigint").alias("idle"),
-        f.coalesce(f.sum(load * f.col("nodes")), f.lit(0)).cast("bigint").alias("total"),
-        f.coalesce(f.max(load), f.lit(0)).cast("bigint").alias("largest"),
+        sql.coalesce(sql.max("count"), sql.lit(nodes)).cast("bigint").alias("nodes"),
+        sql.coalesce(sql.max("idle"), sql.lit(nodes)).cast("bigint").alias("idle"),
+        sql.coalesce(sql.sum(load * sql.col("nodes")), sql.lit(0)).cast("bigint").alias("total"),
+        sql.coalesce(sql.max(load), sql.lit(0)).cast("bigint").alias("largest"),
         real(ranks * load).alias("weighted"),
-        real(load * load * f.col("nodes")).alias("squares"),
+        real(load * load * sql.col("nodes")).alias("squares"),
     )
 
 
@@ -259,13 +260,13 @@ def load_curve(receipts: Any, nodes: int) -> Any:
     values = _values_of_load(receipts, nodes)
     everything = Window.partitionBy()
     shares = values.select(
-        (f.col("places") / f.max("places").over(everything)).alias("nodes"),
-        (f.col("weight") / f.max("weight").over(everything)).alias("load"),
+        (sql.col("places") / sql.max("places").over(everything)).alias("nodes"),
+        (sql.col("weight") / sql.max("weight").over(everything)).alias("load"),
     )
-    step = f.ceil(f.col("nodes") * LORENZ_POINTS)
+    step = sql.ceil(sql.col("nodes") * LORENZ_POINTS)
     return (
         shares.groupBy(step)
-        .agg(f.max("nodes").alias("nodes"), f.max("load").alias("load"))
+        .agg(sql.max("nodes").alias("nodes"), sql.max("load").alias("load"))
         .select("nodes", "load")
         .orderBy("nodes")
     )
@@ -277,12 +278,12 @@ def fan_out(deliveries: Any, column: str) -> Any:
     `fan_out(deliveries, "event_id")` says how many events go to 1, to 2 or 3, to 4 to 7
     subscriptions, and so on. Those with none are in no row.
     """
-    counts = deliveries.groupBy(column).agg(f.count("*").alias("rows"))
+    counts = deliveries.groupBy(column).agg(sql.count("*").alias("rows"))
     # Digits in base two: a logarithm may fall a hair short of a whole number.
-    at_least = f.pow(f.lit(2.0), f.length(f.bin("rows")) - 1).cast("bigint")
+    at_least = sql.pow(sql.lit(2.0), sql.length(sql.bin("rows")) - 1).cast("bigint")
     return (
         counts.groupBy(at_least.alias("at_least"))
-        .agg(f.count("*").alias("members"))
+        .agg(sql.count("*").alias("members"))
         .orderBy("at_least")
     )
 

@@ -51,17 +51,22 @@ class SampleSettings:
 def drawn_sample(events: DataFrame, settings: SampleSettings) -> DataFrame:
     """SAMPLE from EVENTS: the events with the smallest keyed hashes of their ids."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    named = events.select("block", f.posexplode("names").alias("row", "name"))
-    order = [f.xxhash64(f.lit(settings.seed), "name"), f.col("name"), f.col("block"), f.col("row")]
+    named = events.select("block", sql.posexplode("names").alias("row", "name"))
+    order = [
+        sql.xxhash64(sql.lit(settings.seed), "name"),
+        sql.col("name"),
+        sql.col("block"),
+        sql.col("row"),
+    ]
     # Both sort no more than the sample.
     drawn = named.orderBy(*order).limit(settings.events)
-    placed = drawn.withColumn("place", f.row_number().over(Window.orderBy(*order)) - 1)
+    placed = drawn.withColumn("place", sql.row_number().over(Window.orderBy(*order)) - 1)
     picks = placed.groupBy("block").agg(
-        f.sort_array(f.collect_list(f.struct("row", "place"))).alias("picks")
+        sql.sort_array(sql.collect_list(sql.struct("row", "place"))).alias("picks")
     )
-    picked = events.join(f.broadcast(picks), "block").select("block", "names", "table", "picks")
+    picked = events.join(sql.broadcast(picks), "block").select("block", "names", "table", "picks")
     return picked.mapInArrow(picked_kernel, SAMPLE.spark)
 
 
@@ -72,7 +77,7 @@ def sampled_matches(
 
     A task opens one shard and matches the whole sample against it.
     """
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
     events, body_column = settings.events, settings.body_column
 
@@ -81,22 +86,22 @@ def sampled_matches(
 
     # The sample is one row: it is bounded, and each task needs all of it.
     whole = sample.groupBy().agg(
-        f.sort_array(f.collect_list(f.struct("block", "places", "table"))).alias("sample")
+        sql.sort_array(sql.collect_list(sql.struct("block", "places", "table"))).alias("sample")
     )
-    folders = f.array(*(f.lit(folder) for folder in shards))
-    tasks = whole.select("sample", f.explode(folders).alias("folder"))
+    folders = sql.array(*(sql.lit(folder) for folder in shards))
+    tasks = whole.select("sample", sql.explode(folders).alias("folder"))
     return tasks.repartition(max(1, len(shards)), "folder").mapInArrow(kernel, SAMPLED.spark)
 
 
 def classes_of(subscriptions: DataFrame, matches: DataFrame) -> DataFrame:
     """CLASSES from SUBSCRIPTIONS and SAMPLED: a row per digest, its first subscription's text."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    first: Any = f.min(f.struct("number", "subscription_id", "language", "text")).alias("first")
-    members = subscriptions.groupBy("digest").agg(first, f.count("*").alias("members"))
+    first: Any = sql.min(sql.struct("number", "subscription_id", "language", "text")).alias("first")
+    members = subscriptions.groupBy("digest").agg(first, sql.count("*").alias("members"))
     classes = members.select("digest", "first.*", "members").join(
         matches, "subscription_id", "left"
     )
-    return classes.withColumn("sampled", f.coalesce("sampled", f.lit(0))).select(
-        *(f.col(name) for name in CLASSES.arrow.names)
+    return classes.withColumn("sampled", sql.coalesce("sampled", sql.lit(0))).select(
+        *(sql.col(name) for name in CLASSES.arrow.names)
     )

@@ -55,9 +55,9 @@ class SimilaritySettings:
 
 def unmeasured_count(classes: DataFrame) -> int:
     """How many classes match no event of the sample, and so have no neighbours."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    return int(classes.filter(f.col("sampled") == 0).count())
+    return int(classes.filter(sql.col("sampled") == 0).count())
 
 
 def similar_of(classes: DataFrame, folder: str, settings: SimilaritySettings) -> DataFrame:
@@ -71,56 +71,58 @@ def similar_of(classes: DataFrame, folder: str, settings: SimilaritySettings) ->
 def _grouped(classes: DataFrame, neighbours: int) -> DataFrame:
     """Classes with their place in the group of their profile, and those that follow there."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
     in_group: Any = Window.partitionBy("profile")
     ordered: Any = in_group.orderBy("digest")
-    following = (f.lead("digest", step).over(ordered) for step in range(1, neighbours + 1))
-    return classes.filter(f.col("sampled") > 0).select(
+    following = (sql.lead("digest", step).over(ordered) for step in range(1, neighbours + 1))
+    return classes.filter(sql.col("sampled") > 0).select(
         "digest",
         "profile",
-        f.row_number().over(ordered).alias("place"),
-        f.count("*").over(in_group).alias("members"),
-        f.first("digest").over(ordered).alias("first_member"),
-        f.array(*following).alias("following"),
+        sql.row_number().over(ordered).alias("place"),
+        sql.count("*").over(in_group).alias("members"),
+        sql.first("digest").over(ordered).alias("first_member"),
+        sql.array(*following).alias("following"),
     )
 
 
 def _first_members(grouped: DataFrame, neighbours: int) -> DataFrame:
     """Per profile the first of its classes."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    first = grouped.filter(f.col("place") <= neighbours)
+    first = grouped.filter(sql.col("place") <= neighbours)
     return first.groupBy("profile").agg(
-        f.first("first_member").alias("first_member"),
-        f.sort_array(f.collect_list("digest")).alias("first_members"),
-        f.first("members").alias("members"),
+        sql.first("first_member").alias("first_member"),
+        sql.sort_array(sql.collect_list("digest")).alias("first_members"),
+        sql.first("members").alias("members"),
     )
 
 
 def _ring(grouped: DataFrame, neighbours: int) -> DataFrame:
     """Neighbours within a group: those that follow, after the last the first again."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
     first = _first_members(grouped, neighbours).select("profile", "first_members")
     # Only the last of a group need its first ones.
-    several = grouped.filter(f.col("members") > 1)
-    is_late = f.col("place") + neighbours > f.col("members")
+    several = grouped.filter(sql.col("members") > 1)
+    is_late = sql.col("place") + neighbours > sql.col("members")
     late = several.filter(is_late).join(first, "profile")
-    early = several.filter(~is_late).withColumn("first_members", f.array().cast("array<binary>"))
-    around = f.filter(f.col("following"), lambda digest: digest.isNotNull())
-    neighbour = f.slice(
-        f.concat(around, "first_members"), 1, f.least(f.lit(neighbours), f.col("members") - 1)
+    early = several.filter(~is_late).withColumn("first_members", sql.array().cast("array<binary>"))
+    around = sql.filter(sql.col("following"), lambda digest: digest.isNotNull())
+    neighbour = sql.slice(
+        sql.concat(around, "first_members"),
+        1,
+        sql.least(sql.lit(neighbours), sql.col("members") - 1),
     )
     linked = early.unionByName(late).select(
-        "digest", f.posexplode(neighbour).alias("rank", "neighbour")
+        "digest", sql.posexplode(neighbour).alias("rank", "neighbour")
     )
-    return linked.select("digest", "neighbour", "rank", f.lit(1.0).alias("similarity"))
+    return linked.select("digest", "neighbour", "rank", sql.lit(1.0).alias("similarity"))
 
 
 def _outside(grouped: DataFrame, folder: str, settings: SimilaritySettings) -> DataFrame:
     """The nearest classes outside of each profile that has not enough members of its own."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
     neighbours, rounds, shares = settings.neighbours, settings.rounds, settings.tasks
 
@@ -135,23 +137,23 @@ def _outside(grouped: DataFrame, folder: str, settings: SimilaritySettings) -> D
         return neighbours_kernel(batches, folder, rounds, neighbours)
 
     first = _first_members(grouped, neighbours)
-    parts = first.withColumn("part", f.pmod(f.xxhash64("profile"), f.lit(PARTS)).cast("int"))
+    parts = first.withColumn("part", sql.pmod(sql.xxhash64("profile"), sql.lit(PARTS)).cast("int"))
     written = parts.groupBy("part").applyInArrow(write, "part int, rows long")
-    done = written.groupBy().agg(f.sort_array(f.collect_list("part")).alias("parts"))
+    done = written.groupBy().agg(sql.sort_array(sql.collect_list("part")).alias("parts"))
     for number in range(rounds + 1):
         tasks = _tasks(done, shares).mapInArrow(_round(folder, number), _spark(TASKS))
-        done = tasks.groupBy().agg(f.first("parts").alias("parts"))
+        done = tasks.groupBy().agg(sql.first("parts").alias("parts"))
     return _tasks(done, shares).mapInArrow(search, _spark(NEIGHBOURS))
 
 
 def _tasks(done: DataFrame, shares: int) -> DataFrame:
     """The tasks of the next round, out of one row that is there when the round before has ended."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    share = f.explode(f.sequence(f.lit(0), f.lit(shares - 1))).alias("share")
+    share = sql.explode(sql.sequence(sql.lit(0), sql.lit(shares - 1))).alias("share")
     # Where nothing matches the sample there are no profiles, and nothing is to be done.
-    any_parts = done.filter(f.coalesce(f.size("parts"), f.lit(0)) > 0)
-    return any_parts.select(share, f.lit(shares).alias("shares"), "parts").repartition(
+    any_parts = done.filter(sql.coalesce(sql.size("parts"), sql.lit(0)) > 0)
+    return any_parts.select(share, sql.lit(shares).alias("shares"), "parts").repartition(
         shares, "share"
     )
 
@@ -173,13 +175,13 @@ def _spark(schema: pa.Schema) -> Any:
 
 def _filled_up(grouped: DataFrame, outside: DataFrame, neighbours: int) -> DataFrame:
     """Neighbours from outside of the group, behind those within."""
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    small = grouped.filter(f.col("members") <= neighbours)
-    rank = (f.col("members") - 1 + f.col("position")).cast("int")
+    small = grouped.filter(sql.col("members") <= neighbours)
+    rank = (sql.col("members") - 1 + sql.col("position")).cast("int")
     joined = small.join(outside, "first_member")
     found = joined.select("digest", "neighbour", rank.alias("rank"), "similarity")
-    return found.filter(f.col("rank") < neighbours)
+    return found.filter(sql.col("rank") < neighbours)
 
 
 def measured_recall(
@@ -191,10 +193,10 @@ def measured_recall(
     datasets are read: give it ones that are stored.
     """
     import numpy as np
-    from pyspark.sql import functions as f
+    from pyspark.sql import functions as sql
 
-    measurable = classes.filter(f.col("sampled") > 0).select("digest", "profile")
-    chosen = measurable.orderBy(f.xxhash64(f.lit(1), "digest"), "digest").limit(drawn)
+    measurable = classes.filter(sql.col("sampled") > 0).select("digest", "profile")
+    chosen = measurable.orderBy(sql.xxhash64(sql.lit(1), "digest"), "digest").limit(drawn)
     rows = chosen.collect()
     if not rows:
         return 1.0
@@ -213,14 +215,14 @@ def measured_recall(
             yield pa.record_batch(arrays, names=["place", "similarity"])
 
     exact = measurable.mapInArrow(nearest, "place long, similarity double")
-    largest = f.slice(f.sort_array(f.collect_list("similarity"), asc=False), 2, wanted)
+    largest = sql.slice(sql.sort_array(sql.collect_list("similarity"), asc=False), 2, wanted)
     per_class = exact.groupBy("place").agg(largest.alias("similarities")).collect()
     truth = np.zeros((len(rows), wanted))
     for row in per_class:
         truth[row.place, : len(row.similarities)] = row.similarities
     place_of = {bytes(row.digest): place for place, row in enumerate(rows)}
     found = np.zeros((len(rows), wanted))
-    listed = similar.join(f.broadcast(chosen.select("digest")), "digest").collect()
+    listed = similar.join(sql.broadcast(chosen.select("digest")), "digest").collect()
     for row in listed:
         found[place_of[bytes(row.digest)], row.rank] = row.similarity
     return recall(found, truth)

@@ -49,9 +49,9 @@ def of_kind(staged: DataFrame, kind: str) -> DataFrame:
 
 def selected(frame: DataFrame, schema: Any) -> DataFrame:
     """The columns of a dataset, in its order and with its types."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    columns = [F.col(column.name).cast(column.dataType) for column in schema.spark]
+    columns = [sql.col(column.name).cast(column.dataType) for column in schema.spark]
     names = [column.name for column in schema.spark]
     return frame.select(*(one.alias(name) for one, name in zip(columns, names, strict=True)))
 
@@ -59,28 +59,28 @@ def selected(frame: DataFrame, schema: Any) -> DataFrame:
 def slice_starts(staged: DataFrame) -> DataFrame:
     """For each slice: its file, and the lines of that file and the rows of all before it."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     ends = of_kind(staged, "end").select("slice", "file", "rows", "lines")
     before = (Window.unboundedPreceding, -1)
     in_file = Window.partitionBy("file").orderBy("slice").rowsBetween(*before)
     # One partition, but of one small row per slice.
-    in_all = Window.partitionBy(F.lit(0)).orderBy("slice").rowsBetween(*before)
+    in_all = Window.partitionBy(sql.lit(0)).orderBy("slice").rowsBetween(*before)
     return ends.select(
         "slice",
-        F.col("file").alias("slice_file"),
-        F.coalesce(F.sum("lines").over(in_file), F.lit(0)).alias("lines_before"),
-        F.coalesce(F.sum("rows").over(in_all), F.lit(0)).alias("rows_before"),
+        sql.col("file").alias("slice_file"),
+        sql.coalesce(sql.sum("lines").over(in_file), sql.lit(0)).alias("lines_before"),
+        sql.coalesce(sql.sum("rows").over(in_all), sql.lit(0)).alias("rows_before"),
     )
 
 
 def placed(frame: DataFrame, starts: DataFrame) -> DataFrame:
     """The frame with `place`, as `line 7`, and the columns of `slice_starts`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    number = (F.col("position") + F.col("lines_before")).cast("string")
-    place = F.concat_ws(" ", F.nullif(F.col("unit"), F.lit("")), number)
-    return frame.join(F.broadcast(starts), "slice").withColumn("place", place)
+    number = (sql.col("position") + sql.col("lines_before")).cast("string")
+    place = sql.concat_ws(" ", sql.nullif(sql.col("unit"), sql.lit("")), number)
+    return frame.join(sql.broadcast(starts), "slice").withColumn("place", place)
 
 
 def _bad(staged: DataFrame) -> DataFrame:
@@ -90,22 +90,22 @@ def _bad(staged: DataFrame) -> DataFrame:
     once.
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     bad = of_kind(staged, "bad").select(
         "slice", "file", "unit", "position", "rows", "reason", "original"
     )
     rows = bad.where("rows is not null")
     same = Window.partitionBy("file", "unit", "position", "reason").orderBy("slice")
-    parts = bad.where("rows is null").withColumn("turn", F.row_number().over(same))
+    parts = bad.where("rows is null").withColumn("turn", sql.row_number().over(same))
     return rows.unionByName(parts.where("turn = 1").drop("turn"))
 
 
 def quarantined(staged: DataFrame, dataset: str) -> DataFrame:
     """The bad rows and parts as rows of `quarantine`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    bad = placed(_bad(staged), slice_starts(staged)).withColumn("dataset", F.lit(dataset))
+    bad = placed(_bad(staged), slice_starts(staged)).withColumn("dataset", sql.lit(dataset))
     return selected(bad, QUARANTINE)
 
 
@@ -117,29 +117,29 @@ def counted(staged: DataFrame, kept: DataFrame, taken_out: DataFrame) -> DataFra
         kept: `slice, rows` of what staging kept.
         taken_out: `slice, rows` of what was kept there and is in quarantine all the same.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     bad = _bad(staged)
-    zero = F.lit(0)
-    none = F.lit(None).cast("string")
+    zero = sql.lit(0)
+    none = sql.lit(None).cast("string")
     columns = ("slice", "rows_kept", "rows_quarantined", "unreadable", "remark")
-    rows = F.col("rows")
+    rows = sql.col("rows")
     parts = [
         kept.select("slice", rows, zero, zero, none),
         taken_out.select("slice", -rows, rows, zero, none),
-        bad.select("slice", zero, F.coalesce(rows, zero), rows.isNull().cast("long"), none),
+        bad.select("slice", zero, sql.coalesce(rows, zero), rows.isNull().cast("long"), none),
         of_kind(staged, "end").select("slice", zero, zero, zero, "remark"),
     ]
     together = parts[0].toDF(*columns)
     for part in parts[1:]:
         together = together.unionByName(part.toDF(*columns))
     files = of_kind(staged, "end").select("slice", "file")
-    sums = [F.sum(name).alias(name) for name in columns[1:4]]
+    sums = [sql.sum(name).alias(name) for name in columns[1:4]]
     found = (
-        together.join(F.broadcast(files), "slice")
+        together.join(sql.broadcast(files), "slice")
         .groupBy("file")
-        .agg(*sums, F.max("remark").alias("remark"))
-        .withColumn("rows_read", F.col("rows_kept") + F.col("rows_quarantined"))
+        .agg(*sums, sql.max("remark").alias("remark"))
+        .withColumn("rows_read", sql.col("rows_kept") + sql.col("rows_quarantined"))
     )
     return selected(found, INGEST_COUNTS)
 
@@ -160,13 +160,13 @@ def check_readable(name: str, staged: DataFrame) -> None:
     Raises:
         FileError: with the first reason.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     is_part = "kind = 'bad' and (rows is null or rows = 0)"
     found = staged.agg(
-        F.sum(F.expr("if(kind in ('block', 'row') or kind = 'bad' and rows > 0, 1, 0)")),
-        F.sum(F.expr(f"if({is_part}, 1, 0)")),
-        F.min(F.expr(f"if({is_part}, struct(slice, file, reason), null)")),
+        sql.sum(sql.expr("if(kind in ('block', 'row') or kind = 'bad' and rows > 0, 1, 0)")),
+        sql.sum(sql.expr(f"if({is_part}, 1, 0)")),
+        sql.min(sql.expr(f"if({is_part}, struct(slice, file, reason), null)")),
     ).first()
     read, unreadable, first = found or (0, 0, None)
     if not read and unreadable and first is not None:

@@ -167,10 +167,10 @@ class Steps:
 
     def processors(self) -> int:
         """How many tasks run at once."""
-        from pyspark.sql import functions
+        from pyspark.sql import functions as sql
 
         # By default a range has as many partitions; a Connect server tells it in no other way.
-        parts = self.spark.range(SLOTS_MAX).select(functions.spark_partition_id())
+        parts = self.spark.range(SLOTS_MAX).select(sql.spark_partition_id())
         return max(1, int(parts.distinct().count()))
 
     # --- organise --------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def read_subscriptions(
 def repeated_subscriptions(staged: DataFrame) -> DataFrame:
     """The staged rows whose id an earlier row has."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     rows = of_kind(staged, "row").select(*_KEY, "subscription_id", "file", "unit", "position")
     repeated = rows.groupBy("subscription_id").count().where("count > 1").select("subscription_id")
@@ -102,9 +102,9 @@ def repeated_subscriptions(staged: DataFrame) -> DataFrame:
         .transform(placed, slice_starts(staged))
         .select(
             *_KEY,
-            F.row_number().over(same).alias("turn"),
-            F.first("file").over(same).alias("first_file"),
-            F.first("place").over(same).alias("first_place"),
+            sql.row_number().over(same).alias("turn"),
+            sql.first("file").over(same).alias("first_file"),
+            sql.first("place").over(same).alias("first_place"),
         )
         .where("turn > 1")
     )
@@ -116,9 +116,9 @@ def _not_taken(staged: DataFrame, repeats: DataFrame) -> DataFrame:
 
 
 def _numbered(frame: DataFrame, starts: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
-    return placed(frame, starts).withColumn("number", F.col("rows_before") + F.col("sequence"))
+    return placed(frame, starts).withColumn("number", sql.col("rows_before") + sql.col("sequence"))
 
 
 def subscriptions_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:
@@ -129,11 +129,11 @@ def subscriptions_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:
 
 def subscription_quarantine_of(staged: DataFrame, repeats: DataFrame) -> DataFrame:
     """The part of `quarantine` that is about subscriptions."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sql
 
     starts = slice_starts(staged)
     wrong = placed(_not_taken(staged, repeats).where("reason is not null"), starts)
-    wrong = selected(wrong.withColumn("dataset", F.lit("subscriptions")), QUARANTINE)
+    wrong = selected(wrong.withColumn("dataset", sql.lit("subscriptions")), QUARANTINE)
     taken = placed(of_kind(staged, "row").join(repeats, _KEY), starts)
     words = taken.select(
         "file", "place", "subscription_id", "language", "text", "first_file", "first_place"

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions as sql
 
 from peersub.pipeline.schemas import TRACE_FACTS
 from peersub.trace.explain import PEER_DETAILS
@@ -105,44 +105,44 @@ def trace_lines(spark: Any, path: str) -> Any:
     """
     return (
         spark.read.text(path)
-        .select("value", f.col("_metadata.file_block_start").alias("block"))
-        .withColumn("line", f.monotonically_increasing_id())
+        .select("value", sql.col("_metadata.file_block_start").alias("block"))
+        .withColumn("line", sql.monotonically_increasing_id())
     )
 
 
 def trace_facts(lines: Any) -> Any:
     """TRACE_FACTS of the lines of a trace."""
-    value = f.trim("value")
+    value = sql.trim("value")
     is_whole = value.startswith("{") & value.endswith("}")
-    may_tell = f.lit(False)
+    may_tell = sql.lit(False)
     for word in _WORDS_OF_FACTS:
-        may_tell = may_tell | f.contains(value, f.lit(word))
+        may_tell = may_tell | sql.contains(value, sql.lit(word))
     parsed = lines.where((value != "") & (may_tell | ~is_whole)).withColumn(
-        "record", f.from_json(value, _LINE)
+        "record", sql.from_json(value, _LINE)
     )
-    facts = parsed.select("block", "line", "record.ms", f.explode(_facts_of(value)).alias("one"))
-    moment = f.struct(f.coalesce("ms", f.lit(0)).alias("ms"), "block", "line", "one.place")
+    facts = parsed.select("block", "line", "record.ms", sql.explode(_facts_of(value)).alias("one"))
+    moment = sql.struct(sql.coalesce("ms", sql.lit(0)).alias("ms"), "block", "line", "one.place")
     rest = [f"one.{name}" for name in _FACT_FIELDS if name not in ("fact", "place")]
     return facts.select("one.fact", moment.alias("moment"), *rest).to(TRACE_FACTS.spark)
 
 
 def _facts_of(line: Any) -> Any:
     """The facts of a parsed record, as an array."""
-    record = f.col
+    record = sql.col
     cause, effects = record("record.cause"), record("record.effects")
-    unreadable = f.array(_fact("unreadable", text=f.left(line, f.lit(LINE_SHOWN_MAX))))
+    unreadable = sql.array(_fact("unreadable", text=sql.left(line, sql.lit(LINE_SHOWN_MAX))))
     return (
-        f.when(record("record.trace") == TRACE_VERSION, f.array(_fact("header", text=line)))
+        sql.when(record("record.trace") == TRACE_VERSION, sql.array(_fact("header", text=line)))
         .when(record("record.ms").isNull(), unreadable)
-        .when(cause.isNotNull(), f.concat(_cause_facts(cause), _effect_facts(effects)))
+        .when(cause.isNotNull(), sql.concat(_cause_facts(cause), _effect_facts(effects)))
         .when(record("record.given").isNotNull(), _given_facts())
         .when(record("record.fault").isNotNull(), _fault_facts())
         .when(
             record("record.phase").isNotNull(),
-            f.array(
+            sql.array(
                 _fact(
                     "phase",
-                    flag=f.coalesce("record.disturbed", f.lit(False)),
+                    flag=sql.coalesce("record.disturbed", sql.lit(False)),
                     text=record("record.phase"),
                 )
             ),
@@ -153,24 +153,24 @@ def _facts_of(line: Any) -> Any:
 
 def _fact(fact: str | Any, *, place: Any = None, **fields: Any) -> Any:
     """A fact with these fields, null elsewhere; it is about the record's own node unless told."""
-    fields["fact"] = f.lit(fact) if isinstance(fact, str) else fact
-    fields["place"] = f.lit(0) if place is None else place
-    fields.setdefault("node", f.col("record.node"))
-    return f.struct(
+    fields["fact"] = sql.lit(fact) if isinstance(fact, str) else fact
+    fields["place"] = sql.lit(0) if place is None else place
+    fields.setdefault("node", sql.col("record.node"))
+    return sql.struct(
         *(
-            fields.get(name, f.lit(None)).cast(kind).alias(name)
+            fields.get(name, sql.lit(None)).cast(kind).alias(name)
             for name, kind in _FACT_FIELDS.items()
         )
     )
 
 
 def _none() -> Any:
-    return f.array().cast(_FACTS)
+    return sql.array().cast(_FACTS)
 
 
 def _several(array: Any, fact_of: Any) -> Any:
     """A fact for each item of an array that may be missing."""
-    return f.coalesce(f.transform(array, fact_of), _none())
+    return sql.coalesce(sql.transform(array, fact_of), _none())
 
 
 def _cause_facts(cause: Any) -> Any:
@@ -187,20 +187,23 @@ def _cause_facts(cause: Any) -> Any:
         )
 
     def stored(each: Any, place: Any) -> Any:
-        fact = f.when(each["kind"] == "subscription-stored", "remembered").otherwise("forgotten")
+        fact = sql.when(each["kind"] == "subscription-stored", "remembered").otherwise("forgotten")
         return _fact(fact, place=place, subscription_id=each["subscription"])
 
-    kept = f.filter(
+    kept = sql.filter(
         cause["records"],
         lambda each: each["kind"].isin("subscription-stored", "subscription-removed"),
     )
     return (
-        f.when(kind == "publish", _several(cause["publications"], published))
-        .when(kind == "subscribe", f.array(_fact("subscribed", subscription_id=name)))
-        .when(kind == "unsubscribe", f.array(_fact("unsubscribed", subscription_id=name)))
-        .when(kind == "leave", f.array(_fact("left")))
+        sql.when(kind == "publish", _several(cause["publications"], published))
+        .when(kind == "subscribe", sql.array(_fact("subscribed", subscription_id=name)))
+        .when(kind == "unsubscribe", sql.array(_fact("unsubscribed", subscription_id=name)))
+        .when(kind == "leave", sql.array(_fact("left")))
         .when(kind == "restored", _several(kept, stored))
-        .when(kind == "received", _message_facts("received", cause, f.col("record.node"), f.lit(0)))
+        .when(
+            kind == "received",
+            _message_facts("received", cause, sql.col("record.node"), sql.lit(0)),
+        )
         .otherwise(_none())
     )
 
@@ -215,8 +218,8 @@ def _effect_facts(effects: Any) -> Any:
                 place=place,
                 event_id=effect["event_id"],
                 subscription_id=name,
-                hops=f.coalesce(effect["hops"], f.lit(0)),
-                flag=f.coalesce(effect["again"], f.lit(False)),
+                hops=sql.coalesce(effect["hops"], sql.lit(0)),
+                flag=sql.coalesce(effect["again"], sql.lit(False)),
             )
 
         about_event = {"place": place, "event_id": effect["event_id"], "text": effect["reason"]}
@@ -224,16 +227,16 @@ def _effect_facts(effects: Any) -> Any:
         ready = _fact("ready", place=place, subscription_id=effect["subscription"])
         peer = _node_of(effect["peer"])
         return (
-            f.when(kind == "deliver", _several(effect["subscriptions"], delivered))
+            sql.when(kind == "deliver", _several(effect["subscriptions"], delivered))
             .when(kind == "send", _message_facts("sent", effect, peer, place))
-            .when((kind == "drop") & effect["event_id"].isNotNull(), f.array(dropped))
-            .when(kind == "subscription-ready", f.array(ready))
-            .when(kind == "publish-completed", f.array(_fact("completed", **about_event)))
-            .when(kind == "publish-failed", f.array(_fact("failed", **about_event)))
+            .when((kind == "drop") & effect["event_id"].isNotNull(), sql.array(dropped))
+            .when(kind == "subscription-ready", sql.array(ready))
+            .when(kind == "publish-completed", sql.array(_fact("completed", **about_event)))
+            .when(kind == "publish-failed", sql.array(_fact("failed", **about_event)))
             .otherwise(_none())
         )
 
-    return f.coalesce(f.flatten(f.transform(effects, facts)), _none())
+    return sql.coalesce(sql.flatten(sql.transform(effects, facts)), _none())
 
 
 def _message_facts(fact: str, holder: Any, receiver: Any, place: Any) -> Any:
@@ -241,15 +244,15 @@ def _message_facts(fact: str, holder: Any, receiver: Any, place: Any) -> Any:
 
     def opened(message: Any) -> Any:
         """The event inside and its hops, null if it brings none, and whether it is meant here."""
-        inside, meant, layer = [], f.lit(True), message
+        inside, meant, layer = [], sql.lit(True), message
         for depth in range(_ENVELOPES_MAX + 1):
             brings = layer["hops"].isNotNull() & layer["control"].isNull()
-            inside.append(f.when(brings, f.struct(layer["event_id"], layer["hops"])))
+            inside.append(sql.when(brings, sql.struct(layer["event_id"], layer["hops"])))
             elsewhere = (layer["kind"] == "tunnelled") & (layer["target"] != receiver)
-            meant = meant & ~f.coalesce(elsewhere, f.lit(False))
+            meant = meant & ~sql.coalesce(elsewhere, sql.lit(False))
             if depth < _ENVELOPES_MAX:
                 layer = layer["message"]
-        return f.struct(f.coalesce(*inside).alias("event"), meant.alias("meant"))
+        return sql.struct(sql.coalesce(*inside).alias("event"), meant.alias("meant"))
 
     def passage(one: Any) -> Any:
         event = one["event"]
@@ -262,33 +265,33 @@ def _message_facts(fact: str, holder: Any, receiver: Any, place: Any) -> Any:
             flag=one["meant"],
         )
 
-    with_events = f.filter(
-        f.transform(holder["messages"], opened), lambda one: one["event"]["event_id"].isNotNull()
+    with_events = sql.filter(
+        sql.transform(holder["messages"], opened), lambda one: one["event"]["event_id"].isNotNull()
     )
     return _several(with_events, passage)
 
 
 def _node_of(peer: Any) -> Any:
     """The node that a peer lives on, as `trace.explain.node_of` says."""
-    return f.regexp_replace(peer, PEER_DETAILS, "")
+    return sql.regexp_replace(peer, PEER_DETAILS, "")
 
 
 def _given_facts() -> Any:
     """Subscriptions that a node begins with are ready at once."""
-    given = f.col("record.given")
-    both = f.transform(
+    given = sql.col("record.given")
+    both = sql.transform(
         given,
-        lambda each: f.array(
+        lambda each: sql.array(
             _fact("subscribed", subscription_id=each["subscription"]),
-            _fact("ready", place=f.lit(1), subscription_id=each["subscription"]),
+            _fact("ready", place=sql.lit(1), subscription_id=each["subscription"]),
         ),
     )
-    return f.coalesce(f.flatten(both), _none())
+    return sql.coalesce(sql.flatten(both), _none())
 
 
 def _fault_facts() -> Any:
-    kind = f.col("record.fault")
-    nodes, pairs = f.col("record.nodes"), f.col("record.pairs")
+    kind = sql.col("record.fault")
+    nodes, pairs = sql.col("record.nodes"), sql.col("record.pairs")
 
     def of_nodes(fact: str, text: Any) -> Any:
         return _several(nodes, lambda node: _fact(fact, node=node, text=text))
@@ -296,12 +299,12 @@ def _fault_facts() -> Any:
     def of_pairs(fact: str) -> Any:
         return _several(pairs, lambda pair: _fact(fact, node=pair[0], peer=pair[1]))
 
-    groups = f.coalesce("record.groups", f.array().cast("array<array<string>>"))
+    groups = sql.coalesce("record.groups", sql.array().cast("array<array<string>>"))
     return (
-        f.when(kind == "crash", of_nodes("stopped", f.lit(None)))
-        .when(kind == "restart", of_nodes("revived", f.coalesce("record.disk", f.lit("lost"))))
-        .when(kind == "partition", f.array(_fact("parted", groups=groups)))
-        .when(kind == "heal", f.array(_fact("healed")))
+        sql.when(kind == "crash", of_nodes("stopped", sql.lit(None)))
+        .when(kind == "restart", of_nodes("revived", sql.coalesce("record.disk", sql.lit("lost"))))
+        .when(kind == "partition", sql.array(_fact("parted", groups=groups)))
+        .when(kind == "heal", sql.array(_fact("healed")))
         .when(kind == "edge-failure", of_pairs("edge-failed"))
         .when(kind == "edge-heal", of_pairs("edge-mended"))
         .when(kind == "messages-lost", of_pairs("lost"))
@@ -314,39 +317,43 @@ def _fault_facts() -> Any:
 
 def delivered_in(facts: Any) -> Any:
     """Each copy that was delivered, as `audit` takes it, with its moment."""
-    return facts.where(f.col("fact") == "delivered").select(
-        "event_id", "subscription_id", "node", "hops", f.col("flag").alias("again"), "moment"
+    return facts.where(sql.col("fact") == "delivered").select(
+        "event_id", "subscription_id", "node", "hops", sql.col("flag").alias("again"), "moment"
     )
 
 
 def publications_in(facts: Any) -> Any:
     """Each publication, repeated ones too: event_id, node, ms, delivery."""
-    delivery = f.coalesce("text", f.lit("best_effort")).alias("delivery")
-    return facts.where(f.col("fact") == "published").select(
-        "event_id", "node", f.col("moment.ms").alias("ms"), delivery
+    delivery = sql.coalesce("text", sql.lit("best_effort")).alias("delivery")
+    return facts.where(sql.col("fact") == "published").select(
+        "event_id", "node", sql.col("moment.ms").alias("ms"), delivery
     )
 
 
 def subscription_changes_in(facts: Any) -> Any:
     """What became of subscriptions when: subscription_id, node, ms, change."""
     changes = ("subscribed", "ready", "unsubscribed", "remembered", "forgotten")
-    return facts.where(f.col("fact").isin(*changes)).select(
-        "subscription_id", "node", f.col("moment.ms").alias("ms"), f.col("fact").alias("change")
+    return facts.where(sql.col("fact").isin(*changes)).select(
+        "subscription_id", "node", sql.col("moment.ms").alias("ms"), sql.col("fact").alias("change")
     )
 
 
 def drops_in(facts: Any) -> Any:
     """What nodes did not use, and why: event_id, node, peer, ms, reason."""
-    return facts.where(f.col("fact") == "dropped").select(
-        "event_id", "node", "peer", f.col("moment.ms").alias("ms"), f.col("text").alias("reason")
+    return facts.where(sql.col("fact") == "dropped").select(
+        "event_id",
+        "node",
+        "peer",
+        sql.col("moment.ms").alias("ms"),
+        sql.col("text").alias("reason"),
     )
 
 
 def faults_in(facts: Any) -> Any:
     """What broke or was mended when: fault, ms, node, peer, groups."""
     kinds = ("stopped", "revived", "parted", "healed", "edge-failed", "edge-mended", "lost")
-    return facts.where(f.col("fact").isin(*kinds)).select(
-        f.col("fact").alias("fault"), f.col("moment.ms").alias("ms"), "node", "peer", "groups"
+    return facts.where(sql.col("fact").isin(*kinds)).select(
+        sql.col("fact").alias("fault"), sql.col("moment.ms").alias("ms"), "node", "peer", "groups"
     )
 
 
@@ -356,23 +363,23 @@ def receipts_in(facts: Any) -> Any:
     A message that its receiver only relays in a tunnel counts as a message, and makes no receipt:
     a row that stands for such messages only has no hops.
     """
-    told = facts.where(f.col("fact").isin("published", "received", "delivered"))
-    fact, is_receipt = f.col("fact"), (f.col("fact") == "received") & f.col("flag")
-    when_received = f.when(is_receipt, f.col("moment"))
+    told = facts.where(sql.col("fact").isin("published", "received", "delivered"))
+    fact, is_receipt = sql.col("fact"), (sql.col("fact") == "received") & sql.col("flag")
+    when_received = sql.when(is_receipt, sql.col("moment"))
     found = told.groupBy("event_id", "node").agg(
-        f.max(fact == "published").alias("is_publisher"),
-        f.min_by("peer", when_received).alias("sender"),
-        f.min_by("hops", when_received).alias("hops"),
-        f.count_if(fact == "received").cast("int").alias("messages"),
-        f.max(fact == "delivered").alias("wanted"),
+        sql.max(fact == "published").alias("is_publisher"),
+        sql.min_by("peer", when_received).alias("sender"),
+        sql.min_by("hops", when_received).alias("hops"),
+        sql.count_if(fact == "received").cast("int").alias("messages"),
+        sql.max(fact == "delivered").alias("wanted"),
     )
     # Notifications of the overlay itself were published by nobody.
     published = told.where(fact == "published").select("event_id").distinct()
     return found.join(published, "event_id", "left_semi").select(
         "event_id",
         "node",
-        f.when(~f.col("is_publisher"), f.col("sender")).alias("sender"),
-        f.when(f.col("is_publisher"), 0).otherwise(f.col("hops")).alias("hops"),
+        sql.when(~sql.col("is_publisher"), sql.col("sender")).alias("sender"),
+        sql.when(sql.col("is_publisher"), 0).otherwise(sql.col("hops")).alias("hops"),
         "messages",
         "wanted",
         "is_publisher",
@@ -398,8 +405,8 @@ def deliveries_of(frame: Any) -> Any:
         )
     kinds = {"event_id": "string", "subscription_id": "string", "node": "string", "hops": "int"}
     columns = [
-        (f.col(name) if name in frame.columns else f.lit(None)).cast(kind).alias(name)
+        (sql.col(name) if name in frame.columns else sql.lit(None)).cast(kind).alias(name)
         for name, kind in kinds.items()
     ]
-    moment = f.lit(None).cast(TRACE_FACTS.spark["moment"].dataType)
-    return frame.select(*columns, f.lit(False).alias("again"), moment.alias("moment"))
+    moment = sql.lit(None).cast(TRACE_FACTS.spark["moment"].dataType)
+    return frame.select(*columns, sql.lit(False).alias("again"), moment.alias("moment"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions as sql
 
 from peersub.pipeline.metrics import causes_counted, fan_out
 from peersub.pipeline.report.content import (
@@ -25,9 +25,9 @@ _ORDER = ("missed", "spurious", "duplicate", "excused")
 
 def reason_counts(quarantine: Any, at_most: int = REASONS_SHOWN_MAX) -> tuple[ReasonCount, ...]:
     """The most frequent reasons of QUARANTINE."""
-    rows = f.sum(f.coalesce("rows", f.lit(1))).alias("rows")
+    rows = sql.sum(sql.coalesce("rows", sql.lit(1))).alias("rows")
     counted = quarantine.groupBy("dataset", "reason").agg(rows)
-    first = counted.orderBy(f.desc("rows"), "dataset", "reason").limit(at_most).collect()
+    first = counted.orderBy(sql.desc("rows"), "dataset", "reason").limit(at_most).collect()
     return tuple(ReasonCount(row["dataset"], row["reason"], int(row["rows"])) for row in first)
 
 
@@ -54,7 +54,7 @@ def findings_shown(
     overlay: str, findings: Any, at_most: int = FINDINGS_SHOWN_MAX
 ) -> tuple[FindingShown, ...]:
     """The first FINDINGS, the worst kinds first."""
-    rank = f.array_position(f.array(*(f.lit(kind) for kind in _ORDER)), f.col("finding"))
+    rank = sql.array_position(sql.array(*(sql.lit(kind) for kind in _ORDER)), sql.col("finding"))
     first = findings.orderBy(rank, "event_id", "subscription_id").limit(at_most).collect()
     return tuple(
         FindingShown(overlay, *(row[name] for name in FindingShown.__slots__[1:])) for row in first
