@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -168,7 +169,7 @@ class OverlaySteps(Steps):
 
     def gathered(self) -> Any:
         """The report as plain values."""
-        from peersub.pipeline.report.content import InputCount, Report, StepTaken
+        from peersub.pipeline.report.content import FilterFigures, InputCount, Report, StepTaken
         from peersub.pipeline.report.gathering import (
             cause_counts,
             findings_shown,
@@ -182,6 +183,7 @@ class OverlaySteps(Steps):
         found = {name: self.read("findings", name) for name in audits}
         return Report(
             settings=tuple(self.workspace_settings()),
+            reproduce=(self.command(),),
             steps=tuple(
                 StepTaken(name, _rows(step.counts), step.seconds) for name, step in steps.items()
             ),
@@ -201,6 +203,7 @@ class OverlaySteps(Steps):
                 events=counts["events"]["events"],
                 subscriptions=counts["subscriptions"]["subscriptions"],
             ),
+            filters=FilterFigures(**counts["organise"]) if "organise" in counts else None,
             overlays=tuple(self._measured(name) for name in audits),
             causes=tuple(one for name in audits for one in cause_counts(name, found[name])),
             findings=tuple(one for name in audits for one in findings_shown(name, found[name])),
@@ -210,6 +213,22 @@ class OverlaySteps(Steps):
                 for key in ("missed", "spurious", "duplicates")
             ),
         )
+
+    def command(self) -> str:
+        """A command that makes the same run, into another folder."""
+        options, steps = self.options, self.workspace.steps
+        words = ["peersub", "pipeline", "run", "--out", "FOLDER"]
+        for name in ("subscriptions", "events"):
+            for option, value in steps[name].settings.items():
+                if value is not None:
+                    words += [f"--{option.replace('_', '-')}", str(value)]
+        for overlay in options.overlays:
+            words += ["--overlay", overlay]
+        words += ["--nodes", str(options.nodes), "--seed", str(options.seed)]
+        words += ["--sample", str(options.sample), "--neighbours", str(options.neighbours)]
+        for name, value in options.settings.items():
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
 
     def workspace_settings(self) -> Any:
         """What the run was asked for, for the report."""

@@ -16,6 +16,7 @@ __all__ = [
     "FINDINGS_SHOWN_MAX",
     "REASONS_SHOWN_MAX",
     "CauseCount",
+    "FilterFigures",
     "FindingShown",
     "InputCount",
     "MatchFigures",
@@ -81,6 +82,23 @@ class MatchFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterFigures:
+    """How the filters relate: distinct ones, those that others cover, and what is similar."""
+
+    classes: int
+    covered: int
+    coverings: int
+    neighbours: int
+    unmeasured: int
+    recall: float
+
+    @property
+    def uncovered(self) -> int:
+        """Distinct filters that no other one covers: a network need know no more."""
+        return self.classes - self.covered
+
+
+@dataclass(frozen=True, slots=True)
 class CauseCount:
     """How often an overlay's audit found something for this cause."""
 
@@ -124,6 +142,7 @@ class Report:
     inputs: tuple[InputCount, ...] = ()
     reasons: tuple[ReasonCount, ...] = ()
     match: MatchFigures | None = None
+    filters: FilterFigures | None = None
     overlays: tuple[Measures, ...] = ()
     causes: tuple[CauseCount, ...] = ()
     findings: tuple[FindingShown, ...] = ()

@@ -11,7 +11,7 @@ from typing import Final
 
 from peersub.pipeline.metrics import Measures
 from peersub.pipeline.report import plots
-from peersub.pipeline.report.content import MatchFigures, Report
+from peersub.pipeline.report.content import FilterFigures, MatchFigures, Report
 
 __all__ = ["Headline", "Section", "Table", "headlines", "sections", "verdicts"]
 
@@ -96,6 +96,8 @@ def sections(report: Report) -> Iterator[Section]:
         yield _inputs(report)
     if report.match is not None:
         yield _matched(report.match)
+    if report.filters is not None:
+        yield _filters(report.filters)
     if report.overlays:
         yield _compared(report.overlays)
         if any(measures.hops_histogram for measures in report.overlays):
@@ -149,6 +151,29 @@ def _matched(match: MatchFigures) -> Section:
         svg = plots.columns(title, begins, axis=f"deliveries per {each}, at least")
         drawn.append((f"{title}: how many {members} have so many", svg))
     return Section("Match", text, tuple(tables), tuple(drawn))
+
+
+def _filters(filters: FilterFigures) -> Section:
+    rows = (
+        ("distinct filters", f"{filters.classes:,}"),
+        ("covered by another", f"{filters.covered:,}"),
+        ("covered by none", f"{filters.uncovered:,}"),
+        ("coverings listed", f"{filters.coverings:,}"),
+        ("links to similar filters", f"{filters.neighbours:,}"),
+        ("filters that match no event of the sample", f"{filters.unmeasured:,}"),
+        ("recall of the nearest neighbours", f"{filters.recall:.1%}"),
+    )
+    notes = (
+        "equal filters count once",
+        "some other filter matches all that it matches",
+        "what a network that covers has to know",
+        "the most selective ones for each filter",
+        "the most similar ones for each filter",
+        "their similarity cannot be measured",
+        "against all pairs, for some that were drawn",
+    )
+    text = "How the filters relate to each other, on a sample of the events."
+    return Section("Filters", text, (Table("Filters", ("figure", "value"), rows, notes=notes),))
 
 
 def _range(at_least: int) -> str:
