@@ -41,7 +41,7 @@ def test_a_tiny_run_agrees_with_the_joins(spark):
         ("2 shards", 80),
     ]
     assert result.whole.found.count > 100
-    assert [join.is_equal for join in result.joins] == [True] * 3
+    assert [join.is_equal for join in result.joins] == [True] * 4
     assert all(join.pairs == 80 * 120 for join in result.joins)
     assert set(result.phases) == {
         "events to blocks",
@@ -60,7 +60,7 @@ def a_result(**changes):
     ]
     joins = [
         JoinResult("columns", "two columns", True, 9_600, 48.0, 200.0, 40.0, True),
-        JoinResult("slots", "rarest first", True, 9_600, 36.0, 266.7, 30.0, True),
+        JoinResult("packed", "rarest first", True, 9_600, 36.0, 266.7, 30.0, True),
         JoinResult("ranges", "in bins", False, 9_600, 1.2, 8e3, 1.0, True),
     ]
     result = PipelineResult(

@@ -9,13 +9,15 @@ All of it runs in Spark's generated code, the subscriptions broadcast.
   Spark reads all columns of the condition for each pair before it tests the first.
 - `packed`: the rarest predicate in columns, `codes[attribute] BETWEEN low AND high`, and the others
   in one array that is read for the few pairs that pass.
+- `slim`: the same in two joins, so that the rows that all pairs read are short: the rarest
+  predicate, and then the others of the filters that it leaves, by their number.
 - `ranges`: a join of the events' values with the filters' rarest predicates on attribute and range,
   by bins of the values, before the other tests. No longer all pairs: an index by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +33,8 @@ from peersub.workloads.attributes import CodeArray
 __all__ = ["JOINS", "Join", "register_views", "write_inputs"]
 
 _MOST: Final = 2**31 - 1
-_BIN_CODES: Final = 1_000
-"""Values of a bin; a range of one hundredth of the usual domain lies in one bin or two."""
+_BINS: Final = 100
+"""Bins of an attribute's values, about: a rare range lies in few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Join:
 JOINS: Final = (
     Join("columns", "cross join, two columns per attribute", True),
     Join("packed", "cross join, rarest predicate first", True),
+    Join("slim", "cross join, rarest predicate, then the others", True),
     Join("ranges", "range join on the rarest predicate, in bins", False),
 )
 
@@ -74,6 +77,7 @@ def _subscription_columns(workload: Workload, count: int, attributes: int) -> di
     bounds[owner, position] = np.stack((table.attribute, table.low, table.high), axis=1)
     columns = {
         "subscription_id": subscription_ids(0, count),
+        "number": pa.array(np.arange(count, dtype=np.int32)),
         "attribute": pa.array(np.ascontiguousarray(bounds[:, 0, 0])),
         "low": pa.array(np.ascontiguousarray(bounds[:, 0, 1])),
         "high": pa.array(np.ascontiguousarray(bounds[:, 0, 2])),
@@ -117,10 +121,12 @@ def register_views(session: Any, folder: Path, partitions: int) -> Mapping[str, 
     attributes = sum(name.startswith("v") for name in events.columns)
     slots = len(subscriptions.first()["others"]) // 3
     sets = subscriptions.selectExpr("coalesce(max(size(sets)), 0) AS most").first()["most"]
-    return _queries(attributes, slots, sets)
+    most = events.selectExpr(*(f"max(v{n})" for n in range(attributes))).first()
+    return _queries([max(1, top // _BINS) for top in most], slots, sets)
 
 
-def _queries(attributes: int, slots: int, sets: int) -> Mapping[str, str]:
+def _queries(bin_codes: Sequence[int], slots: int, sets: int) -> Mapping[str, str]:
+    """The queries, given the values in a bin of each attribute, and the most that filters have."""
     in_sets = " AND ".join(
         ["TRUE"]
         + [
@@ -129,7 +135,9 @@ def _queries(attributes: int, slots: int, sets: int) -> Mapping[str, str]:
             for n in range(max(0, sets))
         ]
     )
-    columns = " AND ".join(f"e.v{n} BETWEEN s.low_v{n} AND s.high_v{n}" for n in range(attributes))
+    columns = " AND ".join(
+        f"e.v{n} BETWEEN s.low_v{n} AND s.high_v{n}" for n in range(len(bin_codes))
+    )
     others = " AND ".join(
         f"get(e.codes, s.others[{3 * n}]) BETWEEN s.others[{3 * n + 1}] AND s.others[{3 * n + 2}]"
         for n in range(slots)
@@ -137,17 +145,25 @@ def _queries(attributes: int, slots: int, sets: int) -> Mapping[str, str]:
     pairs = "SELECT /*+ BROADCAST(s) */ e.event_id, s.subscription_id FROM"
     cross = f"{pairs} join_events e JOIN join_subscriptions s ON"
     rarest = "get(e.codes, s.attribute) BETWEEN s.low AND s.high"
-    bins = f"explode(sequence(s.low DIV {_BIN_CODES}, s.high DIV {_BIN_CODES}))"
+    width = f"get(array({', '.join(map(str, bin_codes))}), attribute)"
+    bins = f"explode(sequence(s.low DIV {width}, s.high DIV {width}))"
     values = (
-        "SELECT event_id, codes, attribute, code FROM join_events "
+        f"SELECT event_id, codes, attribute, code, code DIV {width} AS bin FROM join_events "
         "LATERAL VIEW posexplode(codes) AS attribute, code WHERE code >= 0"
     )
     return {
         "columns": f"{cross} {columns} AND {in_sets}",
         "packed": f"{cross} {rarest} AND {others} AND {in_sets}",
+        "slim": (
+            "SELECT /*+ BROADCAST(a), BROADCAST(s) */ e.event_id, s.subscription_id "
+            "FROM join_events e "
+            "JOIN (SELECT number, attribute, low, high FROM join_subscriptions) a "
+            "ON get(e.codes, a.attribute) BETWEEN a.low AND a.high "
+            f"JOIN join_subscriptions s ON s.number = a.number AND {others} AND {in_sets}"
+        ),
         "ranges": (
             f"{pairs} ({values}) e JOIN (SELECT s.*, {bins} AS bin FROM join_subscriptions s) s "
-            f"ON e.attribute = s.attribute AND e.code DIV {_BIN_CODES} = s.bin "
+            f"ON e.attribute = s.attribute AND e.bin = s.bin "
             f"AND e.code BETWEEN s.low AND s.high AND {others} AND {in_sets}"
         ),
     }
