@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.pipeline.kernels.sample_bits import picked_kernel, sampled_kernel
 from peersub.pipeline.schemas import CLASSES, SAMPLE, SAMPLED
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["SampleSettings", "classes_of", "drawn_sample", "sampled_matches"]
+__all__ = ["EVENTS_STEP", "SampleSettings", "classes_of", "drawn_sample", "sampled_matches"]
 
-_EVENTS_STEP = 64
+EVENTS_STEP: Final = 64
+"""The bits of a word: a profile is a whole number of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,9 @@ class SampleSettings:
     body_column: str = "body"
 
     def __post_init__(self) -> None:
-        if self.events <= 0 or self.events % _EVENTS_STEP:
+        if self.events <= 0 or self.events % EVENTS_STEP:
             raise ValueError(
-                f"the sample must have a multiple of {_EVENTS_STEP} events, got {self.events}"
+                f"the sample must have a multiple of {EVENTS_STEP} events, got {self.events}"
             )
 
 

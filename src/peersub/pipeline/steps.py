@@ -181,7 +181,10 @@ class Steps:
         from peersub.pipeline.index import open_index
 
         options = self.options
-        settings = organise.SampleSettings(options.sample, options.seed, options.body_column)
+        words = -(-options.sample // organise.EVENTS_STEP)
+        settings = organise.SampleSettings(
+            words * organise.EVENTS_STEP, options.seed, options.body_column
+        )
         sample = self._written(
             organise.drawn_sample(self.read("events"), settings), folder / "sample"
         )

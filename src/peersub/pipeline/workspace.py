@@ -151,9 +151,12 @@ class Workspace:
 
     def scratch(self, name: str) -> Path:
         """A place for what only the step under way needs; it is gone when the step ends."""
-        place = self.folder / _WORK / "scratch" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        return self._scratch / name
+
+    @property
+    def _scratch(self) -> Path:
+        return self.folder / _WORK / f"scratch-{os.getpid()}"
 
     def is_finished(self, name: str, settings: Mapping[str, Any]) -> bool:
         """Whether the step is on record.
@@ -191,7 +194,8 @@ class Workspace:
         started = time.monotonic()
         self.under_way = name
         self._write()
-        staging = self.folder / _WORK / name.replace(":", "-")
+        # Workers of a run that was killed may write for a moment longer: never to this folder.
+        staging = self.folder / _WORK / f"{name.replace(':', '-')}-{os.getpid()}"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         try:
@@ -205,7 +209,7 @@ class Workspace:
             target.parent.mkdir(parents=True, exist_ok=True)
             _remove(target)
             os.rename(staging / output, target)
-        shutil.rmtree(self.folder / _WORK / "scratch", ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
         shutil.rmtree(staging, ignore_errors=True)
         seconds = round(time.monotonic() - started, 3)
         finished = FinishedStep(_plain(settings), tuple(outputs), _plain(counts), seconds)
