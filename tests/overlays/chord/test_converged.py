@@ -125,7 +125,7 @@ def reached(start: str, count: int, strategy: str) -> dict[str, Any]:
     [
         (64, "covering"),
         (128, "imperfect"),
-        pytest.param(1_024, "imperfect", marks=pytest.mark.slow),
+        pytest.param(1_024, "imperfect", marks=pytest.mark.long),
     ],
 )
 def test_both_starts_of_a_simulation_reach_one_state(count: int, strategy: str) -> None:
