@@ -33,6 +33,14 @@ def test_defaults_are_those_of_the_benchmark(run, monkeypatch):
     assert found == [pipeline.PipelineSettings()]
 
 
+def test_joins_are_chosen_by_name(run, monkeypatch):
+    (found,) = settings_of(run, monkeypatch, "--joins", "slim, ranges")
+    assert found.joins == ("slim", "ranges")
+    for joins, words in (("slim,theta", "no join 'theta'"), ("ranges", "must be a cross join")):
+        done = run("bench", "pipeline", "--joins", joins)
+        assert done.code == 2 and words in done.err
+
+
 def test_a_wrong_knob_is_refused_in_words(run, monkeypatch):
     seen = []
     monkeypatch.setattr(pipeline, "run_pipeline", lambda found, **_: seen.append(found))

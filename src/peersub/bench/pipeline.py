@@ -66,6 +66,7 @@ class PipelineSettings:
         join_subscriptions: how many of the subscriptions the joins get.
         shards: of the sharded form; 0 leaves it out.
         repeats: runs of each query; the quickest counts, and the first is told apart.
+        joins: the names of the joins to compare with; at least one must look at all pairs.
         workload: subscriptions, events, the share that matches, and the other knobs.
     """
 
@@ -73,6 +74,7 @@ class PipelineSettings:
     join_subscriptions: int = 50_000
     shards: int = 4
     repeats: int = 3
+    joins: tuple[str, ...] = tuple(join.name for join in JOINS)
     workload: WorkloadSettings = field(
         default_factory=lambda: WorkloadSettings(
             subscriptions=1_000_000, events=20_000, share_matched=0.0001
@@ -84,6 +86,12 @@ class PipelineSettings:
             raise ValueError("join_subscriptions must be at least 1, and no more than there are")
         if self.repeats < 1 or self.processors < 1 or self.shards < 0:
             raise ValueError("repeats and processors must be at least 1, shards at least 0")
+        known = {join.name: join for join in JOINS}
+        unknown = next((name for name in self.joins if name not in known), None)
+        if unknown is not None:
+            raise ValueError(f"there is no join {unknown!r}; there are: {', '.join(known)}")
+        if not any(known[name].is_cross_join for name in self.joins):
+            raise ValueError("at least one of the joins must be a cross join")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +332,7 @@ class _Bench:
         queries = register_views(
             self.session, self.folder, _PARTITIONS_PER_PROCESSOR * self.settings.processors
         )
-        for join in JOINS:
+        for join in (join for join in JOINS if join.name in self.settings.joins):
             self.progress(join.title)
             self._measure_join(join, queries[join.name], ours, expected)
 

@@ -442,6 +442,9 @@ def bench_pipeline(
     repeats: Annotated[
         int, typer.Option(min=1, help="Runs of each query; the quickest counts.")
     ] = 3,
+    joins: Annotated[
+        str, typer.Option(help="Which joins; the first takes minutes.")
+    ] = "columns,packed,slim,ranges",
     seed: Annotated[int, typer.Option(min=0, help="The seed of the generator.")] = 1,
     as_json: Json = False,
 ) -> int:

@@ -37,6 +37,7 @@ def _settings(options: Mapping[str, Any]) -> Any:
             join_subscriptions=min(options["join_subscriptions"], subscriptions),
             shards=options["shards"],
             repeats=options["repeats"],
+            joins=tuple(filter(None, (name.strip() for name in options["joins"].split(",")))),
             workload=WorkloadSettings(
                 subscriptions=subscriptions,
                 events=options["events"],
