@@ -164,6 +164,12 @@ class TestWrapper:
         arguments = [kept[0], java.VECTOR_ARGUMENT, *kept[1:], java.VECTOR_ARGUMENT]
         assert run(generated, *arguments) == kept
 
+    def test_a_process_that_inherits_it_keeps_it(self, tmp_path):
+        """The wrapper answers for the Java behind it; taking that one would not start."""
+        first = java_home(environment(tmp_path))
+        for _ in range(3):
+            assert java_home(environment(tmp_path, JAVA_HOME=first)) == first
+
     def test_it_goes_to_the_cache_and_stays(self, tmp_path):
         cache = tmp_path / "cache"
         settings = environment(tmp_path, XDG_CACHE_HOME=cache)

@@ -148,7 +148,8 @@ def test_shards_follow_from_sizes():
     assert million.shards() == 1
     assert million.shards(million.index_bytes) == 1
     assert million.shards(million.index_bytes - 1) == 2
-    assert million.shards(million.index_bytes // 7) == 8
+    assert million.shards(-(-million.index_bytes // 7)) == 7
+    assert million.shards(-(-million.index_bytes // 7) - 1) == 8
 
 
 def test_parsing_is_cut_into_tasks():

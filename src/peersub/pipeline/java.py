@@ -28,6 +28,7 @@ from pathlib import Path
 
 JAVA_VERSION_MIN = 17
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
+_WRAPPER_HEAD = f"#!/bin/sh\n# Starts Java without {VECTOR_ARGUMENT},\n"
 _ANSWER_WAIT_S_MAX = 60.0
 _REMEDY = (
     f"Install Java {JAVA_VERSION_MIN} or newer and set JAVA_HOME to it, "
@@ -83,8 +84,7 @@ def choose(candidates: Iterable[Candidate]) -> Runtime:
 def wrapper_script(java: Path) -> str:
     """A shell script that is `java` in all but one argument, which it drops."""
     return (
-        "#!/bin/sh\n"
-        f"# Starts Java without {VECTOR_ARGUMENT},\n"
+        f"{_WRAPPER_HEAD}"
         "# a module that this runtime lacks and that Spark can do without.\n"
         "for argument do\n"
         "    shift\n"
@@ -136,8 +136,20 @@ def _probe(java: Path) -> Runtime | str:
         return f"{java} does not tell its version"
     if int(version[1]) < JAVA_VERSION_MIN:
         return Runtime(Path(home[1]), int(version[1]), has_vector_module=False)
+    if _is_wrapper(java):
+        # It answers for the Java behind it, which lacks what the wrapper makes up for.
+        return Runtime(java.parent.parent, int(version[1]), has_vector_module=True)
     has_vector_module = isinstance(_answer(java, VECTOR_ARGUMENT, "-version"), str)
     return Runtime(Path(home[1]), int(version[1]), has_vector_module)
+
+
+def _is_wrapper(java: Path) -> bool:
+    """Whether this is a generated `bin/java`: a process started by another one finds it so."""
+    try:
+        with java.open("rb") as file:
+            return file.read(len(_WRAPPER_HEAD)) == _WRAPPER_HEAD.encode()
+    except OSError:
+        return False
 
 
 def _answer(java: Path, *arguments: str) -> str | Exception:
