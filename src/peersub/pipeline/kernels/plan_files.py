@@ -85,12 +85,12 @@ def _file(folder: str, dataset: DatasetSchema) -> str:
 
 def _node_columns(plan: Plan) -> dict[str, object]:
     count = len(plan.names)
-    has_runs = isinstance(plan.sources, NodeRuns)
+    sources = plan.sources
     return {
         "node": np.arange(count),
         "name": plan.names,
         "key": pa.nulls(count, pa.int64()) if plan.keys is None else plan.keys,
-        "place": plan.sources.places if has_runs else pa.nulls(count, pa.int32()),  # type: ignore[union-attr]
+        "place": sources.places if isinstance(sources, NodeRuns) else pa.nulls(count, pa.int32()),
     }
 
 
