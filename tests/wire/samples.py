@@ -110,4 +110,5 @@ RECORDS: dict[str, Any] = {
     "subscription-removed": records.SubscriptionRemoved("s1"),
     "event-stored": records.EventStored(STORY, ("s1", "s2"), 1_700_000_000_000, 4),
     "event-handed-over": records.EventHandedOver("story-2"),
+    "event-seen": records.EventSeen("story-2", 1_700_000_000_000),
 }

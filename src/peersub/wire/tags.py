@@ -68,4 +68,5 @@ RECORDS: Final[dict[int, type]] = {
     102: records.SubscriptionRemoved,
     103: records.EventStored,
     104: records.EventHandedOver,
+    105: records.EventSeen,
 }

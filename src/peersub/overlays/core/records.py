@@ -10,6 +10,7 @@ from peersub.overlays.core.publication import Publication
 
 __all__ = [
     "EventHandedOver",
+    "EventSeen",
     "EventStored",
     "IdentityStored",
     "Record",
@@ -60,6 +61,19 @@ class EventHandedOver:
     event_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventSeen:
+    """An event came home at that time, and was handed over: all that a store still knows of it."""
+
+    event_id: str
+    at_ms: int
+
+
 Record: TypeAlias = (
-    IdentityStored | SubscriptionStored | SubscriptionRemoved | EventStored | EventHandedOver
+    IdentityStored
+    | SubscriptionStored
+    | SubscriptionRemoved
+    | EventStored
+    | EventHandedOver
+    | EventSeen
 )
