@@ -119,11 +119,14 @@ class Writer:
 
     def _run(self) -> None:
         while group := self._next_group():
-            self._write(group)
+            failures = self._write(group)
+            # Whoever hears that there is room again finds it.
             with self._changed:
                 for submission in group:
                     self._backlog_changes -= len(submission.changes)
                     self._backlog_bytes -= submission.size
+            for submission in group:
+                self._tell(submission.on_done, failures.get(id(submission)))
 
     def _next_group(self) -> list[_Submission]:
         """What is to be written together; empty when all is written and the store closes."""
@@ -138,22 +141,23 @@ class Writer:
                 count += len(submission.changes)
             return group
 
-    def _write(self, group: list[_Submission]) -> None:
+    def _write(self, group: list[_Submission]) -> dict[int, StoreFailure]:
+        """Write the group; the failures of those that could not be, by the submission's id."""
+        failures: dict[int, StoreFailure] = {}
         left = group
         while left:
             culprit, error = self._attempt(left)
             if error is None:
-                for submission in left:
-                    self._tell(submission.on_done, None)
-                return
+                break
             if culprit is None and len(left) > 1:
                 # The disk refused the whole: whom it would take, only trying each can tell.
                 for submission in left:
-                    self._write([submission])
-                return
+                    failures.update(self._write([submission]))
+                break
             failed = culprit or left[0]
             left = [submission for submission in left if submission is not failed]
-            self._tell(failed.on_done, explained(error, self._place))
+            failures[id(failed)] = explained(error, self._place)
+        return failures
 
     def _attempt(self, group: list[_Submission]) -> tuple[_Submission | None, Exception | None]:
         """Write the group in one transaction; else, what was wrong, and with which if known."""
