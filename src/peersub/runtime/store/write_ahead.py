@@ -37,11 +37,13 @@ def read_write_ahead(data: bytes, page_bytes: int) -> WriteAhead:
         return WriteAhead({}, False)
     magic, _, _, _, *salts, first, second = _HEADER.unpack_from(data)
     order = ">" if magic & 1 else "<"
-    header_checks = _checksum(data, 0, 24, order, 0, 0) == (first, second)
-    if magic | 1 != _MAGIC | 1 or not header_checks:
-        # The first frame is never older than the header that is gone.
-        salts = list(_FRAME.unpack_from(data, _HEADER.size)[2:4])
+    header_checks = magic | 1 == _MAGIC | 1 and _checksum(data, 0, 24, order, 0, 0) == (
+        first,
+        second,
+    )
+    if not header_checks:
         order = "<"
+        salts = _salts_without_header(data, page_bytes)
     place_of_page: dict[int, int] = {}
     uncommitted: dict[int, int] = {}
     is_broken, is_damaged = not header_checks, False
@@ -64,6 +66,21 @@ def read_write_ahead(data: bytes, page_bytes: int) -> WriteAhead:
             place_of_page.update(uncommitted)
             uncommitted.clear()
     return WriteAhead(place_of_page, is_damaged)
+
+
+def _salts_without_header(data: bytes, page_bytes: int) -> list[int]:
+    """What marks the frames of the present use of the file: those of the first that is sound.
+
+    Frames of earlier uses stand after all of the present one.
+    """
+    step = _FRAME.size + page_bytes
+    for at in range(_HEADER.size + step, len(data) - step + 1, step):
+        before = _FRAME.unpack_from(data, at - step)[4:]
+        _, _, *salts, first, second = _FRAME.unpack_from(data, at)
+        expected = _checksum(data, at, 8, "<", *before)
+        if _checksum(data, at + _FRAME.size, page_bytes, "<", *expected) == (first, second):
+            return salts
+    return []
 
 
 def _checksum(
