@@ -453,6 +453,9 @@ def test_a_refused_submission_changes_nothing_and_costs_the_others_nothing(store
     assert logged(store, "d") == ["a", "c"]
     assert [r.publication.id for r in store.restored_records()[1:]] == ["a", "c"]
     assert store.stage_state("l") is None and store.stage_state("m") is None
+    write(store, stored("b", "d"))
+    assert logged(store, "d") == ["a", "c", "b"]
+    assert [r.publication.id for r in store.restored_records()[1:]] == ["a", "c", "b"]
 
 
 def test_staged_bytes_are_bounded(opened):
