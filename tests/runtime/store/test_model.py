@@ -262,8 +262,9 @@ class StoreMachine(RuleBasedStateMachine):
             for record in records
         ]
         # What is kept is there beyond the bound of the history.
-        assert names[len(names) - min(HISTORY_MAX, len(self.model.history)) :] == (
-            self.model.history[-HISTORY_MAX:]
+        assert (
+            names[len(names) - min(HISTORY_MAX, len(self.model.history)) :]
+            == (self.model.history[-HISTORY_MAX:])
         )
 
 
