@@ -186,7 +186,10 @@ def position_for(connection: sqlite3.Connection, subscription: str, since: Since
 
 def _position_before(connection: sqlite3.Connection, at_ms: int) -> int:
     """The last position that is older than the time, by halving: times never fall."""
-    first, last = connection.execute("SELECT min(position), max(position) FROM log").fetchone()
+    # Two questions: SQLite would read the whole log to answer both in one.
+    first, last = connection.execute(
+        "SELECT (SELECT min(position) FROM log), (SELECT max(position) FROM log)"
+    ).fetchone()
     if first is None:
         return next_position(connection) - 1
     # Between the two: all up to `older` is older, all from `younger` on is not.
