@@ -10,6 +10,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumour_messages import Rumour
 
 __all__ = [
     "Cause",
@@ -25,6 +26,7 @@ __all__ = [
     "Restored",
     "Start",
     "Subscribe",
+    "Tell",
     "Timer",
     "TimerFired",
     "Unsubscribe",
@@ -82,6 +84,13 @@ class Publish:
     """A publisher on this node hands over events."""
 
     publications: tuple[Publication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Someone on this node has something that all nodes are to know."""
+
+    rumour: Rumour
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,7 @@ Cause: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
+    | Tell
     | Received
     | TimerFired
     | PeerConnected

@@ -98,6 +98,8 @@ class Links:
         self.effects: list[Effect] = []
         self.now_ms = 0
         self.tunnels = Tunnels(self, relays_for) if settings.tunnels else None
+        self.passive: frozenset[int] = frozenset()
+        """Slots whose peers use the links that there are, and keep none of them."""
         self.unacknowledged: dict[str, None] = {}
         """Links on which an acknowledgement is due once the batch is handled."""
         self.before_telling: Callable[[], None] = _nothing
@@ -111,6 +113,7 @@ class Links:
 
     def connect(self, slot: int, node: str) -> None:
         """A peer wants a link; it will hear PeerConnected or ConnectFailed."""
+        assert slot not in self.passive, f"the peer in slot {slot} is passive: it asks for no link"
         if node == self.me.node:
             self.tell((slot,), ConnectFailed(node, "a node does not connect to itself"))
             return
@@ -144,12 +147,18 @@ class Links:
         return link
 
     def disconnect(self, slot: int, peer: PeerId, reason: str) -> None:
-        """A peer wants the link no more; it is closed when none of this node does."""
+        """A peer wants the link no more; it is closed when none of this node does.
+
+        Those that never had a say in it, the passive ones, hear that it is gone.
+        """
         link = self.table.get(peer.node)
         if link is None or slot not in link.holders:
             return
         link.holders = tuple(other for other in link.holders if other != slot)
-        if not link.holders:
+        if self.passive.issuperset(link.holders):
+            if link.holders:
+                self.tell(link.holders, PeerLost(link.peer, reason))
+                link.holders = ()
             self.close(link, reason)
 
     def close(self, link: Link, reason: str) -> None:
