@@ -18,7 +18,7 @@ from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.rumour_messages import Rumour, RumourNames, Rumours, RumourSet
-from peersub.overlays.core.rumours import RUMOUR_SLOT, RumourPeer
+from peersub.overlays.core.rumours import RUMOUR_SLOT, RumourPeer, spread_rumours
 from strategies import examples
 
 BOTH = pytest.mark.parametrize("settings", [PLAIN, ACKNOWLEDGED], ids=["plain", "acknowledged"])
@@ -42,10 +42,8 @@ class RumourWorld(World):
 
     def start(self, name: str, incarnation: int = 0, **options: Any) -> Node:
         node = super().start(name, incarnation, **options)
-        me = PeerId(name, incarnation, RUMOUR_SLOT)
-        peer = RumourPeer(me, is_true, self.news[name].append, tuple(self.news[name]))
-        self.peers[name] = peer
-        node.host(peer, passive=True)
+        news = self.news[name]
+        self.peers[name] = spread_rumours(node, is_true, news.append, tuple(news))
         return node
 
     def tell_rumour(self, name: str, told: Rumour) -> None:
@@ -240,6 +238,21 @@ def test_a_passive_peer_comes_first_and_asks_for_no_link():
     world.link(("a", "b"))
     with pytest.raises(AssertionError, match="before the first link"):
         world.nodes["a"].host(Toy(PeerId("a", 0, 1)), passive=True)
+
+
+@BOTH
+def test_a_node_that_spreads_none_hears_nothing_of_it(settings):
+    """As an older one, which would not understand."""
+    world = RumourWorld(settings, "ab")
+    World.start(world, "c")
+    world.link(("a", "c"), ("b", "c"))
+    world.tell_rumour("a", rumour("1"))
+    world.numbered("a", "c", 2)
+    world.settle()
+    world.check_all_arrived()
+    assert not world.messages(RumourSet) and not world.messages(Rumours) and not world.drops
+    world.link(("a", "b"))
+    assert world.keys("b") == ["1"]
 
 
 def test_what_is_no_message_about_rumours_is_dropped():

@@ -100,6 +100,8 @@ class Links:
         self.tunnels = Tunnels(self, relays_for) if settings.tunnels else None
         self.passive: frozenset[int] = frozenset()
         """Slots whose peers use the links that there are, and keep none of them."""
+        self.feature_of_slot: dict[int, str] = {}
+        """What a node must offer for the peer in a slot to hear of it; for most, nothing."""
         self.unacknowledged: dict[str, None] = {}
         """Links on which an acknowledgement is due once the batch is handled."""
         self.before_telling: Callable[[], None] = _nothing
@@ -276,8 +278,8 @@ class Links:
         link.epoch_there = _adopted_epoch(peer)
         link.is_connected = link.wanted = link.wanted_told = True
         link.path = peer.node
-        link.holders = self._slots()
         link.features = features
+        link.holders = self._slots_for(link)
         if self.settings.acknowledge:
             link.open_session(self.settings.resend_ms)
         self.table[peer.node] = link
@@ -349,9 +351,18 @@ class Links:
         if not link.wanted_told:
             link.wanted_told = True
             self._say_reliably(link, LinkWanted())
-        link.holders = self._slots()
+        link.holders = self._slots_for(link)
         link.asked = ()
         self.tell(link.holders, PeerConnected(link.peer, link.greeting))
+
+    def _slots_for(self, link: Link) -> tuple[int, ...]:
+        """The slots whose peers hear of a link: those that the other end understands."""
+        if not self.feature_of_slot:
+            return self._slots()
+        needs = self.feature_of_slot
+        return tuple(
+            slot for slot in self._slots() if slot not in needs or needs[slot] in link.features
+        )
 
     def refused(self, link: Link, hello: Hello, reason: str, via: str) -> None:
         """There can be no link; the other side has found the same, or will from our HELLO."""

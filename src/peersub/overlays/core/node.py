@@ -132,10 +132,11 @@ class Node:
             self._tell_all()
         return links.take_effects()
 
-    def host(self, overlay: Overlay, *, passive: bool = False) -> None:
+    def host(self, overlay: Overlay, *, passive: bool = False, feature: str = "") -> None:
         """Another peer lives on this node from now on; links that are up it gets by Connect.
 
-        A passive one asks for no link: it must be there before the first.
+        A passive one asks for no link: it must be there before the first. One with a feature hears
+        of links to nodes that offer it as well: older ones would not understand what it says.
         """
         slot = overlay.me.slot
         assert overlay.me == self.me._replace(slot=slot), "the peer is of another node"
@@ -144,6 +145,9 @@ class Node:
         if passive:
             assert not self._links.table, "a passive peer comes before the first link"
             self._links.passive |= {slot}
+        if feature:
+            self._links.feature_of_slot[slot] = feature
+            self._features = (*self._features, feature)
         self._peers[slot] = overlay
         self._slots = tuple(self._peers)
 

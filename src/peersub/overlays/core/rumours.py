@@ -1,7 +1,8 @@
 """Rumours: small signed texts that reach every node over the links that are there.
 
-`RumourPeer` lives beside the overlay of a node, in a passive slot (`Node.host`): it hears of links,
-uses them, and keeps none open. It works on any connected network, whatever the overlay.
+`RumourPeer` lives beside the overlay of a node, in a passive slot (`spread_rumours`): it hears of
+links to nodes that spread rumours, uses them, and keeps none open. It works on any connected
+network, whatever the overlay.
 
 * News goes to all neighbours but the one it came from, once: a rumour crosses each link at most
   twice, and reaches every node that the network connects.
@@ -26,8 +27,10 @@ from peersub.overlays.core.causes import Cause, PeerConnected, PeerLost, Receive
 from peersub.overlays.core.effects import Drop, Effect
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.rumour_messages import Rumour, RumourNames, Rumours, RumourSet
+from peersub.overlays.core.versions import RUMOURS_FEATURE
 
 __all__ = [
     "KEY_CHARACTERS_MAX",
@@ -36,6 +39,7 @@ __all__ = [
     "RUMOURS_PER_MESSAGE_MAX",
     "RUMOUR_SLOT",
     "RumourPeer",
+    "spread_rumours",
 ]
 
 RUMOUR_SLOT = 65_535
@@ -98,6 +102,11 @@ class RumourPeer:
             case _:
                 pass  # What else happens on a node is the overlay's affair.
         return self._outbox.take()
+
+    @property
+    def takes_part(self) -> bool:
+        """Always: it has no place of its own in the network."""
+        return True
 
     def greeting(self) -> bytes:
         """Nothing: the greeting is the overlay's."""
@@ -175,6 +184,18 @@ class RumourPeer:
 
     def _drop(self, reason: str, source: PeerId) -> None:
         self._outbox.emit(Drop(reason, None, source))
+
+
+def spread_rumours(
+    node: Node,
+    verify: Callable[[Rumour], bool],
+    on_news: Callable[[Rumour], None],
+    known: Iterable[Rumour] = (),
+) -> RumourPeer:
+    """Let a node that has no links yet take part. `Tell` goes to it in RUMOUR_SLOT."""
+    peer = RumourPeer(node.me._replace(slot=RUMOUR_SLOT), verify, on_news, known)
+    node.host(peer, passive=True, feature=RUMOURS_FEATURE)
+    return peer
 
 
 def _parts(rumours: list[Rumour]) -> Iterator[tuple[Rumour, ...]]:
