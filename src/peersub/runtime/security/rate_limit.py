@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 __all__ = ["RateLimit"]
 
 
@@ -41,4 +43,4 @@ class RateLimit:
         if self._tokens + 1e-9 >= needed:
             self._tokens -= count
             return 0
-        return max(1, round((needed - self._tokens) * 1_000 / self._per_second + 0.499))
+        return max(1, ceil((needed - self._tokens) * 1_000 / self._per_second))
