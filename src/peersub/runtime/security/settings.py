@@ -25,6 +25,21 @@ class TlsSettings:
     certificate: Path
     key: Path
 
+    @classmethod
+    def beside(
+        cls, certificate: Path, *, key: Path | None = None, ca: Path | None = None
+    ) -> TlsSettings:
+        """The files as `peersub certs issue` leaves them: NAME.key and ca.pem next to NAME.pem.
+
+        >>> str(TlsSettings.beside(Path("net/n1.pem")).key)
+        'net/n1.key'
+        """
+        return cls(
+            ca or certificate.with_name("ca.pem"),
+            certificate,
+            key or certificate.with_suffix(".key"),
+        )
+
 
 def binding_refusal(host: str, tls: TlsSettings | None) -> str | None:
     """Why a node should not listen there; None if only this machine can reach it, or with TLS.
@@ -37,8 +52,7 @@ def binding_refusal(host: str, tls: TlsSettings | None) -> str | None:
     where = host or "all addresses"
     return (
         f"listening on {where} without TLS lets anybody who can reach it publish and subscribe. "
-        "Give --tls-ca, --tls-certificate and --tls-key (peersub certs init makes them), listen on "
-        "127.0.0.1, or say --insecure"
+        "Give --tls FILE (peersub certs makes it), listen on 127.0.0.1, or say --insecure"
     )
 
 
