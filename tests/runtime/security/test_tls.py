@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -141,6 +143,40 @@ def test_sessions_are_not_resumed(network):
 def test_failures_that_are_none_of_tls():
     assert handshake_failure(ConnectionResetError("gone")) == "gone"
     assert handshake_failure(TimeoutError()) == "TimeoutError"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_over_sockets_of_this_machine(network, other_network, is_known):
+    """A stranger's handshake seems to succeed, and then nothing comes but the end."""
+    greeted = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeted.append(peer_identity(writer.get_extra_info("ssl_object")).name)
+        writer.write(b"events")
+        writer.close()
+        await writer.wait_closed()
+
+    async def visit() -> bytes:
+        server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=server_context(network.node))
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            tls = client_context(network.client) if is_known else bare()
+            if not is_known:
+                with_files(tls, other_network.client)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=tls, server_hostname="127.0.0.1"
+            )
+            try:
+                return await reader.read()
+            except OSError:  # An alert that says why, or a reset that overtook it.
+                return b""
+            finally:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    assert asyncio.run(visit()) == (b"events" if is_known else b"")
+    assert greeted == (["c1"] if is_known else [])
 
 
 # --- files -------------------------------------------------------------------------------------
