@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and of the rest each submission or none."""
+"""kill -9 at any moment: what was acknowledged is there; of the rest, each submission or none."""
 
 import os
 import random
