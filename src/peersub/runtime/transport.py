@@ -31,7 +31,7 @@ from peersub.runtime.counters import Counters
 
 __all__ = ["LinkListener", "Transport", "TransportSettings"]
 
-BACKOFF_MS: Final = (50, 100, 200, 400, 800, 1_600)
+BACKOFF_MS: Final = (20, 50, 100, 200, 400)
 """How long a node is not dialled after the first, second, … attempt in a row that failed."""
 FAILURES_KEPT_MAX: Final = 4_096
 CROSSING: Final = "the two nodes dialled each other at once"
