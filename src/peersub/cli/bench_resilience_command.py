@@ -1,4 +1,4 @@
-"""`peersub bench resilience`: trials of a live network with faults, and what subscribers noticed."""
+"""`peersub bench resilience`: a live network with faults, and what subscribers noticed of them."""
 
 from __future__ import annotations
 
