@@ -4,10 +4,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from peersub.filters import Filter
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import records
+from peersub.overlays.core import rumour_messages as rumours
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.flood import messages as flood
@@ -21,6 +25,13 @@ LEDE = Filter.xpath("/nitf/body//p[@lede = 'true']")
 
 TRADE = Publication("e1", {"symbol": "ACME", "price": 12.5, "size": 300}, None)
 STORY = Publication("story-2", {}, b"<nitf><body/></nitf>", delivery=Delivery.AT_LEAST_ONCE)
+TRADES = Batch(
+    "b7",
+    np.array([0, 7], np.uint32),
+    1_024,
+    delivery=Delivery.AT_LEAST_ONCE,
+    packed=b"an Arrow stream",
+)
 EVERY_KIND = Publication(
     "kinds",
     {
@@ -58,6 +69,10 @@ MESSAGES: dict[str, Any] = {
     "hello-short": link.Hello(PEER, 1, "", (1, 0), (), "flood", b""),
     "carried": link.Carried(4, 2, 17, 16, routing.FilterConfirmed(9)),
     "acknowledgement": link.Acknowledgement(4, 2, 17),
+    "link-open": link.LinkOpen("10.0.0.7:7001", 176_000_000_000, 3),
+    "link-accepted": link.LinkAccepted("10.0.0.8:7001", 176_000_000_001),
+    "link-rejected": link.LinkRejected("the two nodes dialled each other at once", crossing=True),
+    "heartbeat": link.Heartbeat(),
     "goodbye": link.Goodbye(4, 2, "leave"),
     "link-wanted": link.LinkWanted(),
     "between-slots": link.BetweenSlots(0, 3, link.LinkWanted()),
@@ -66,11 +81,15 @@ MESSAGES: dict[str, Any] = {
     "tunnel-broken": link.TunnelBroken("n9"),
     "tunnelled": link.Tunnelled("n9", PEER, link.Carried(1, 1, 1, 0, tree.Attach(("n1",)))),
     "tunnelled-event": link.Tunnelled("n9", PEER, routing.Notify(STORY, (1, 2), 3, 4)),
+    "rumour-set": rumours.RumourSet(bytes(range(16))),
+    "rumour-names": rumours.RumourNames((bytes(range(16)), b"\xff" * 16)),
+    "rumours": rumours.Rumours((rumours.Rumour("revoked", "2a", b"\x00proof"),)),
     "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),
     "notify-every-kind": routing.Notify(EVERY_KIND, (1, 2, 3, 4), 200),
     "confirm": routing.Confirm("e1", 77),
+    "notify-batch": routing.NotifyBatch(TRADES, (2**63, 2**62), 2, 5),
     "filter-update": routing.FilterUpdate(
         number=12,
         responsibility=3,
@@ -110,5 +129,7 @@ RECORDS: dict[str, Any] = {
     "subscription-removed": records.SubscriptionRemoved("s1"),
     "event-stored": records.EventStored(STORY, ("s1", "s2"), 1_700_000_000_000, 4),
     "event-handed-over": records.EventHandedOver("story-2"),
+    "batch-stored": records.BatchStored(TRADES, (("s1", (0, 7)), ("s2", (7,))), 1_700_000_000_000),
+    "batch-handed-over": records.BatchHandedOver("b7", (0, 7)),
     "event-seen": records.EventSeen("story-2", 1_700_000_000_000),
 }

@@ -28,6 +28,7 @@ from msgspec.structs import astuple
 from peersub.filters.filter import Filter
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.routing.messages import NotifyBatch
 from peersub.wire.errors import UnknownMessageError, WireError
 from peersub.wire.fields import FieldCodecs, Reader, Writer, fields_of, widened
 from peersub.wire.filter_bytes import FilterMemory
@@ -112,6 +113,11 @@ class Codec:
         form = self._field_codecs.form(kind.__name__, rest, tag=tag, before=before)
         readers, writers = self._field_codecs.ways(rest, first=len(parts) - len(rest))
         return _Plan(kind, tag, is_about_event, values, readers, writers), form
+
+    def is_about_event(self, kind: type) -> bool:
+        """Whether messages of this kind bring an event."""
+        plan = self._plan_of_class.get(kind)
+        return plan is not None and (plan.is_about_event or kind is NotifyBatch)
 
     # --- writing ---------------------------------------------------------------------------------
 

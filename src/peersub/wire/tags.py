@@ -12,6 +12,7 @@ from typing import Final
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import records
+from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.tree import messages as tree
@@ -30,6 +31,13 @@ MESSAGES: Final[dict[int, type]] = {
     8: link.TunnelAnswer,
     9: link.TunnelBroken,
     10: link.Tunnelled,
+    11: link.LinkOpen,
+    12: link.LinkAccepted,
+    13: link.LinkRejected,
+    14: link.Heartbeat,
+    15: rumours.RumourSet,
+    16: rumours.RumourNames,
+    17: rumours.Rumours,
     # routing: 20 to 39
     20: routing.Notify,
     21: routing.Confirm,
@@ -37,6 +45,7 @@ MESSAGES: Final[dict[int, type]] = {
     23: routing.FilterConfirmed,
     24: routing.FilterMismatch,
     25: routing.ResponsibilityChange,
+    26: routing.NotifyBatch,
     # flood: 40 to 49
     40: flood.Flooded,
     41: flood.NeighboursWanted,
@@ -69,4 +78,6 @@ RECORDS: Final[dict[int, type]] = {
     103: records.EventStored,
     104: records.EventHandedOver,
     105: records.EventSeen,
+    106: records.BatchStored,
+    107: records.BatchHandedOver,
 }

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and the rest by whole submissions."""
+"""kill -9 at any moment: what was acknowledged is there; of the rest, each submission or none."""
 
 import os
 import random

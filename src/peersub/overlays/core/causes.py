@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumour_messages import Rumour
 
 __all__ = [
     "Cause",
@@ -19,12 +21,15 @@ __all__ = [
     "Leave",
     "PeerConnected",
     "PeerLost",
+    "PeerResumed",
     "Persisted",
     "Publish",
+    "PublishBatch",
     "Received",
     "Restored",
     "Start",
     "Subscribe",
+    "Tell",
     "Timer",
     "TimerFired",
     "Unsubscribe",
@@ -85,6 +90,20 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishBatch:
+    """A publisher on this node hands over many events at once; they end together."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Someone on this node has something that all nodes are to know."""
+
+    rumour: Rumour
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Messages of a peer, in the order of their arrival, for the peer in this slot."""
 
@@ -106,6 +125,7 @@ class PeerConnected:
 
     peer: PeerId
     greeting: bytes = field(default=b"")
+    features: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +142,16 @@ class PeerLost:
 
     peer: PeerId
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerResumed:
+    """The link to the peer, which was interrupted, works again, directly or over a relay.
+
+    Reliable messages go on where they were; light ones that were under way may be lost.
+    """
+
+    peer: PeerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +177,14 @@ Cause: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
+    | PublishBatch
+    | Tell
     | Received
     | TimerFired
     | PeerConnected
     | ConnectFailed
     | PeerLost
+    | PeerResumed
     | Persisted
     | ConsumerAcked
 )

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
 
 __all__ = [
+    "BatchHandedOver",
+    "BatchStored",
     "EventHandedOver",
     "EventSeen",
     "EventStored",
@@ -62,6 +65,27 @@ class EventHandedOver:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchStored:
+    """Events under an acknowledged promise have come home together.
+
+    Of `EventStored` for each event; `wanted` has, per subscription, the numbers of its events.
+    """
+
+    batch: Batch
+    wanted: tuple[tuple[str, tuple[int, ...]], ...]
+    at_ms: int
+    hops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHandedOver:
+    """The stored events of a batch with these numbers were handed to their subscriptions."""
+
+    batch_id: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EventSeen:
     """An event came home at that time, and was handed over: all that a store still knows of it."""
 
@@ -76,4 +100,6 @@ Record: TypeAlias = (
     | EventStored
     | EventHandedOver
     | EventSeen
+    | BatchStored
+    | BatchHandedOver
 )

@@ -1,0 +1,376 @@
+"""`LiveNode`: a node of a real network, as programs see it.
+
+It ties together the protocol node, its driver, its connections and its store, and keeps what is
+outside of all of them: who on this node subscribes, and who waits for a publication to end.
+All methods are called on the loop that `start` ran on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.causes import (
+    Join,
+    Leave,
+    Publish,
+    PublishBatch,
+    Restored,
+    Start,
+    Subscribe,
+    Unsubscribe,
+)
+from peersub.overlays.core.effects import Deliver, DeliverBatch
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.node import Node
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import Record
+from peersub.overlays.core.versions import BATCHES_FEATURE
+from peersub.overlays.registry import overlay_kind
+from peersub.runtime.addresses import join_address, split_address
+from peersub.runtime.clock import Clock
+from peersub.runtime.connection import Connection
+from peersub.runtime.counters import Counters
+from peersub.runtime.driver import Driver, Observer
+from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.settings import NodeSettings, live_settings
+from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
+from peersub.runtime.store import MemoryStore, Store, StoreError
+from peersub.runtime.store.changes import NameNode
+from peersub.runtime.transport import Transport
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "DurableOptions",
+    "LiveNode",
+    "OnEnded",
+    "Sink",
+    "StartError",
+    "SubscriptionRefusedError",
+]
+
+OnEnded: TypeAlias = Callable[[str, str | None], None]
+"""Takes the id of a publication that has ended, and why it failed, or None."""
+
+PUBLICATIONS_OPEN_MAX: Final = 100_000
+"""Publications of this node that have not ended."""
+SUBSCRIPTIONS_MAX: Final = 100_000
+ENDED: Final = "the node has ended"
+
+
+class StartError(RuntimeError):
+    """The node cannot take part: the text says why, and what to do."""
+
+
+def _has_columns() -> bool:
+    """Whether this installation can take events in columns."""
+    return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
+
+
+ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
+"""Takes a connection of somebody who is no node, and its first messages; False refuses it."""
+
+
+class LiveNode:
+    """A node on asyncio TCP.
+
+    Args:
+        settings: what it is told.
+        observer: is told each cause with its effects, for a trace.
+        on_client: takes connections of clients; none are taken without.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *,
+        observer: Observer | None = None,
+        on_client: ClientHandler | None = None,
+    ) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self.notices: list[str] = []
+        """What people should know about the start of the node, as sentences."""
+        self.on_client_connection = on_client
+        self._clock = Clock()
+        self._observer = observer
+        self._overlay_settings = live_settings(settings.overlay, settings.overlay_settings)
+        self._name = ""
+        self._driver: Driver | None = None
+        self._transport: Transport | None = None
+        self._sinks: dict[str, Sink] = {}
+        self._waiting: dict[str, OnEnded | None] = {}
+        self._store: Store | MemoryStore | None = None
+        self._durables: DurableSubscriptions | None = None
+        self._relieved: asyncio.Event | None = None
+
+    # --- begin and end -------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The address by which others reach the node."""
+        return self._name
+
+    async def start(self) -> None:
+        """Listen, and begin a network or join one; returns when the node takes part.
+
+        Raises:
+            StartError: the address cannot be used, or nobody lets the node in.
+        """
+        settings = self.settings
+        kind = overlay_kind(settings.overlay)
+        store = self._open_store()
+        incarnation = store.incarnation
+        transport = Transport(
+            "", incarnation, settings.transport, self.counters, self._clock.now_ms
+        )
+        host, port = split_address(settings.listen)
+        try:
+            bound = await transport.listen(host, port)
+        except OSError as error:
+            store.close()
+            raise StartError(
+                f"cannot listen on {settings.listen}: {error.strerror or error}"
+            ) from None
+        self._name = settings.advertise or join_address(host, bound[1])
+        transport.name = self._name
+        overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
+        # Who reads the trace wants to see each event.
+        features = (BATCHES_FEATURE,) if _has_columns() and self._observer is None else ()
+        node = Node(overlay, network=settings.network, settings=settings.links, features=features)
+        self._relieved = asyncio.Event()
+        self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
+        self._driver.transport = self._transport = transport
+        transport.listener = self._driver
+        self._durables = DurableSubscriptions(store, self._clock.now_ms, self.counters)
+        store.submit([NameNode(self._name)], lambda _: None)
+        self._driver.tell(Restored(store.restored_records()))
+        await self._take_part()
+
+    def _open_store(self) -> Store | MemoryStore:
+        """What earlier lives of the node left behind, if it has a place for that."""
+        now_ms = self._clock.now_ms
+        if self.settings.data is None:
+            self._store = MemoryStore(now_ms=now_ms)
+        else:
+            try:
+                self._store = Store(self.settings.data, now_ms=now_ms)
+            except StoreError as error:
+                raise StartError(str(error)) from None
+        self.notices.extend(self._store.notices)
+        return self._store
+
+    async def _take_part(self) -> None:
+        driver, settings = self._running(), self.settings
+        contacts = tuple(contact for contact in settings.join if contact != self._name)
+        driver.tell(Join(contacts) if contacts else Start())
+        deadline = self._clock.now_ms() + settings.join_timeout_ms
+        while not driver.node.overlay.takes_part:
+            if self._clock.now_ms() > deadline:
+                await self.stop(leave=False)
+                raise StartError(
+                    f"no way into the network by {', '.join(contacts)}: "
+                    f"are these nodes running, with the overlay {settings.overlay} "
+                    f"and the network {settings.network!r}?"
+                )
+            await asyncio.sleep(0.01)
+
+    async def stop(self, *, leave: bool = True) -> None:
+        """Take leave, hand over what others need, and close all; without `leave`, close at once."""
+        driver, transport = self._driver, self._transport
+        if driver is None or transport is None:
+            return
+        if leave:
+            driver.tell(Leave())
+            deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
+            while transport.links and self._clock.now_ms() < deadline:
+                await asyncio.sleep(0.01)
+        driver.end()
+        self._driver = None
+        if self._durables is not None:
+            self._durables.end(ENDED)
+        await transport.close()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+        for event_id, on_ended in list(self._waiting.items()):
+            if on_ended is not None:
+                on_ended(event_id, ENDED)
+        self._waiting.clear()
+        sinks, self._sinks = self._sinks, {}
+        for sink in sinks.values():
+            sink.ended(ENDED)
+
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise RuntimeError("the node is not running")
+        return self._driver
+
+    # --- publishing ----------------------------------------------------------------------------
+
+    def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
+        """Publish; `on_ended` is called once for each publication."""
+        driver = self._running()
+        for publication in publications:
+            self._waiting[publication.id] = on_ended
+        driver.tell(Publish(tuple(publications)))
+
+    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+        """Publish many events at once; `on_ended` is called once, with the name of the batch."""
+        driver = self._running()
+        self._waiting[batch.id] = on_ended
+        driver.tell(PublishBatch(batch))
+
+    def is_congested(self) -> bool:
+        """Whether whoever publishes should hold back (`relief`)."""
+        return self._transport is not None and self._transport.is_congested()
+
+    async def relief(self) -> None:
+        """Wait until no link is congested."""
+        assert self._relieved is not None
+        while self.is_congested():
+            self._relieved.clear()
+            await self._relieved.wait()
+
+    # --- subscribing ---------------------------------------------------------------------------
+
+    def subscribe(
+        self, name: str, wanted: Filter, sink: Sink, *, durable: DurableOptions | None = None
+    ) -> None:
+        """A consumer on this node wants the events that match.
+
+        Raises:
+            SubscriptionRefusedError: the name is taken, or there are too many.
+        """
+        driver = self._running()
+        durables = self._durables
+        assert durables is not None
+        if durable is not None and name not in self._sinks:
+            is_known = name in durables
+
+            def tell_overlay(filter_on_disk: Filter) -> None:
+                if is_known:
+                    driver.tell(Unsubscribe(name))
+                driver.tell(Subscribe(name, filter_on_disk))
+
+            durables.attach(name, wanted, sink, durable, tell_overlay)
+            return
+        if name in self._sinks or name in durables:
+            raise SubscriptionRefusedError(f"there is a subscription {name!r} on this node already")
+        if len(self._sinks) >= SUBSCRIPTIONS_MAX:
+            raise SubscriptionRefusedError(
+                f"this node has {SUBSCRIPTIONS_MAX:,} subscriptions already"
+            )
+        self._sinks[name] = sink
+        driver.tell(Subscribe(name, wanted))
+
+    def detach(self, name: str) -> None:
+        """The consumer is gone: a durable subscription goes on without it, another one ends."""
+        if self._durables is not None and name in self._durables:
+            self._durables.detach(name)
+        else:
+            self.unsubscribe(name)
+
+    def unsubscribe(self, name: str) -> None:
+        """The subscription ends, also a durable one."""
+        durables = self._durables
+        if durables is not None and name in durables:
+            durables.remove(name)
+        elif self._sinks.pop(name, None) is None:
+            return
+        if self._driver is not None:
+            self._driver.tell(Unsubscribe(name))
+
+    def acknowledge(self, name: str, position: int) -> None:
+        """The consumer of a durable subscription has taken all up to this position."""
+        if self._durables is not None:
+            self._durables.acknowledge(name, position)
+
+    def waiting_on(self, name: str) -> tuple[str, ...]:
+        """The nodes that have not answered yet, of those that a subscription waits for."""
+        ask = getattr(self._running().node.overlay, "waiting_on", None)
+        return () if ask is None else tuple(str(peer.node) for peer in ask(name))
+
+    # --- for people ----------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """The state of the node as plain values."""
+        driver = self._running()
+        assert self._transport is not None
+        described = driver.node.describe()
+        return {
+            "node": self._name,
+            "network": self.settings.network,
+            "overlay": {"name": self.settings.overlay, **described["overlay"]},
+            "links": described["links"],
+            "connections": self._transport.status(),
+            "subscriptions": len(self._sinks),
+            "publications_under_way": len(self._waiting),
+            "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
+            "store": self._store.status() if self._store is not None else {},
+            "counters": self.counters.as_dict(),
+        }
+
+    # --- what the driver says ------------------------------------------------------------------
+
+    def on_deliver(self, effect: Deliver) -> None:
+        """An event for subscriptions of this node."""
+        sinks, publication, hops = self._sinks, effect.publication, effect.hops
+        durable: list[str] = []
+        for name in effect.subscriptions:
+            sink = sinks.get(name)
+            if sink is not None:
+                sink.deliver(publication, hops, None)
+            else:
+                durable.append(name)
+        if durable and self._durables is not None:
+            self._durables.take(effect, [name for name in durable if name in self._durables])
+
+    def on_deliver_batch(self, effect: DeliverBatch) -> None:
+        """Many events for subscriptions of this node."""
+        sinks, batch, hops = self._sinks, effect.batch, effect.hops
+        durable: list[tuple[str, np.ndarray]] = []
+        for name, rows in effect.wanted:
+            sink = sinks.get(name)
+            if sink is not None:
+                sink.deliver_batch(batch, rows, hops)
+            else:
+                durable.append((name, rows))
+        if durable and self._durables is not None:
+            known = [(name, rows) for name, rows in durable if name in self._durables]
+            self._durables.take_batch(effect, known)
+
+    def on_ready(self, subscription: str) -> None:
+        """The overlay keeps its promise for the subscription."""
+        sink = self._sinks.get(subscription)
+        if sink is not None:
+            sink.ready()
+        elif self._durables is not None and subscription in self._durables:
+            self._durables.ready(subscription)
+
+    def on_published(self, event_id: str, failure: str | None) -> None:
+        """A publication has ended."""
+        on_ended = self._waiting.pop(event_id, None)
+        if on_ended is not None:
+            on_ended(event_id, failure)
+
+    def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
+        """Keep the records, as far as they are to outlive the node."""
+        assert self._durables is not None
+        self._durables.persist([record for _, record in records], then)
+
+    def on_client(self, connection: Connection, messages: Sequence[Message]) -> bool:
+        """Somebody who is no node has connected."""
+        take = self.on_client_connection
+        return take is not None and take(connection, messages)
+
+    def on_relieved(self) -> None:
+        """Congestion has ended."""
+        if self._relieved is not None:
+            self._relieved.set()
