@@ -29,7 +29,9 @@ def check(batches: FilterBatches, filters, rows, bodies) -> int:
     column = None if bodies is None else pa.array(bodies, pa.binary())
     wanted = batches.match(table_of_rows(rows), column)
     given = bodies or [None] * len(rows)
-    events = [Event(f"e{n}", row, body) for n, (row, body) in enumerate(zip(rows, given))]
+    events = [
+        Event(f"e{n}", row, body) for n, (row, body) in enumerate(zip(rows, given, strict=True))
+    ]
     expected = {
         each.digest: [row for row, one in enumerate(events) if each.matches(one)]
         for each in filters
