@@ -32,6 +32,7 @@ class CommandError(Exception):
 
 
 _EXTRA_OF_PACKAGE = {
+    "cryptography": "tls",
     "duckdb": "bench",
     "numba": "matching",
     "numpy": "matching",
@@ -66,6 +67,8 @@ def message_of(error: BaseException) -> tuple[str, ExitCode] | None:
         }
         if type(error).__name__ in foreseen:
             return str(error), foreseen[type(error).__name__]
+    if type(error).__module__ == "peersub.runtime.security.errors":
+        return str(error), ExitCode.UNUSABLE
     if isinstance(error, MemoryError):
         return "memory ran out. Use smaller inputs, or fewer threads.", ExitCode.FAILED
     return None

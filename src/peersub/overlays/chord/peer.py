@@ -40,7 +40,7 @@ from peersub.overlays.chord.messages import (
 )
 from peersub.overlays.chord.ring import NEIGHBOURS_MAX, Ring
 from peersub.overlays.chord.settings import ChordSettings
-from peersub.overlays.chord.splits import MERGE, PROBE, Splits
+from peersub.overlays.chord.splits import MERGE, PROBE, REPLAY, Splits
 from peersub.overlays.chord.stabilising import (
     FILL,
     LINKS,
@@ -147,6 +147,7 @@ class ChordPeer:
             LINKS: lambda _now: self.link_upkeep.on_timer(),
             PROBE: self.splits.on_probe_timer,
             MERGE: self.splits.on_merge_timer,
+            REPLAY: self.splits.on_replay_timer,
             LEAVE: lambda _now: self._depart(),
         }
 
@@ -201,6 +202,14 @@ class ChordPeer:
     def is_joining(self) -> bool:
         """Whether this peer is on its way into a ring: whoever waits for quiet waits for it."""
         return self.joining.is_begun
+
+    def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
+        """The neighbours whose answer a subscription needs to be ready."""
+        waiting = self.engine.maintenance.pending(subscription)
+        predecessor = self.topology.predecessor
+        if not waiting and self._is_ready_held and predecessor is not None:
+            return (predecessor.peer,)
+        return waiting
 
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
@@ -336,8 +345,8 @@ class ChordPeer:
     def _on_control(self, publication: Publication, now_ms: int) -> None:
         self.locating.on_control(publication, now_ms)
 
-    def _on_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
-        self.splits.on_news(news, meeting, node, now_ms)
+    def _on_news(self, news: str, meeting: str, node: str, now_ms: int, apart_ms: int) -> None:
+        self.splits.on_news(news, meeting, node, now_ms, apart_ms)
 
     def _ask_for_me(self, target: int, question: int) -> None:
         self.joining.ask(target, question)

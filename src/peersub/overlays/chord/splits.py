@@ -15,7 +15,8 @@ up. If f itself answers, it is. If someone else does, two rings meet:
    to as long again, and until it is settled: each edge has told its filters, and whoever publishes
    over this node has confirmed them. Then it publishes `ring-merged`, unless it has heard that from
    another node while it was settled. Whoever hears of it locates its fingers anew and publishes its
-   acknowledged events of the last while again; those who have them already notice (`home`).
+   acknowledged events again, from a margin before the rings parted on, as far as anybody knows when
+   that was; those who have them already notice (`home`).
 
 So a `ring-merged` follows after the last node has settled, and then the filters on every way are
 complete. A replay that comes before that may miss subscribers: filters that a lossy link holds up
@@ -39,10 +40,11 @@ from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "RINGS_MEET", "RING_MERGED", "Splits"]
+__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "REPLAY", "RINGS_MEET", "RING_MERGED", "Splits"]
 
 PROBE = Timer("chord/probe")
 MERGE = Timer("chord/merge")
+REPLAY = Timer("chord/replay")
 RINGS_MEET = "rings-meet"
 RING_MERGED = "ring-merged"
 
@@ -54,6 +56,10 @@ MEETINGS_MAX = 256
 """Meetings whose repetition is noticed."""
 MERGE_PATIENCE = 16
 """For how many times `merge_settle_ms` after a meeting a new edge counts as its result."""
+REPLAY_PATIENCE = 4
+"""How many times `merge_settle_ms` a replay waits for the last who says that the rings merged."""
+REPLAY_MARGIN = 10
+"""How many times `merge_settle_ms` before a loss was noticed events may have missed somebody."""
 MERGE_ATTEMPTS_MAX = 3
 """How often a node asks a contact who follows it in the other ring."""
 
@@ -63,6 +69,7 @@ class Former:
     """A member that was lost."""
 
     member: RingMember
+    lost_ms: int
     until_ms: int
 
 
@@ -88,6 +95,9 @@ class Splits:
         self._busy_until_ms = 0
         self._merging_until_ms = -1
         self._seen_version = 0
+        self._apart_since_ms: int | None = None
+        self._replay_since_ms: int | None = None
+        self._replay_by_ms = 0
         self._is_news_due = False
         """Edges have changed while rings merged, and nobody has said since that they have."""
 
@@ -99,7 +109,7 @@ class Splits:
             return
         until_ms = now_ms + self._ring.settings.former_peers_horizon_ms
         self.former.pop(link.peer.node, None)
-        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), until_ms)
+        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), now_ms, until_ms)
         while len(self.former) > FORMER_PEERS_MAX:
             del self.former[next(iter(self.former))]
         self.probe_later()
@@ -145,6 +155,7 @@ class Splits:
             return
         # It may say that it is present, and be an edge again, before the answer is there.
         self._begin_merging(now_ms)
+        self._note_apart(former.lost_ms)
         if now_ms >= self._busy_until_ms and self._ring.is_member:
             question = QUESTION_VERIFY + self._questions % PROBES_MAX
             self._questions += 1
@@ -163,33 +174,58 @@ class Splits:
             self._ring.present(peer)
         elif now_ms >= self._busy_until_ms:
             meeting = f"{self._ring.me}#{self._questions}"
-            self._engine.send(member.peer, RingsMeet(meeting))
-            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms)
+            apart_ms = self._apart_ms(now_ms)
+            self._engine.send(member.peer, RingsMeet(meeting, apart_ms))
+            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms, apart_ms)
 
     # --- merging -------------------------------------------------------------------------------
 
     def on_rings_meet(self, peer: PeerId, message: RingsMeet, now_ms: int) -> None:
         """The other side of a meeting: tell this ring."""
         if self._ring.is_member:
-            self._locating.publish_news(RINGS_MEET, message.meeting, peer.node, now_ms)
+            self._locating.publish_news(
+                RINGS_MEET, message.meeting, peer.node, now_ms, message.apart_ms
+            )
 
-    def on_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
+    def on_news(self, news: str, meeting: str, node: str, now_ms: int, apart_ms: int = 0) -> None:
         """What was told to all of this ring."""
         if news == RINGS_MEET:
-            self._on_meeting(meeting, node, now_ms)
+            self._on_meeting(meeting, node, now_ms, apart_ms)
         elif news == RING_MERGED:
             if self._engine.maintenance.is_settled:
                 self._is_news_due = False
             self._stabilising.refresh_fingers(now_ms)
-            self._engine.replay(now_ms)
+            self._replay_soon(now_ms, apart_ms)
 
-    def _on_meeting(self, meeting: str, contact: str, now_ms: int) -> None:
+    def _replay_soon(self, now_ms: int, apart_ms: int) -> None:
+        """Replay once for all that say that the rings have merged, when nobody says so any more.
+
+        If they go on saying so for long, replay all the same.
+        """
+        settle_ms = self._ring.settings.merge_settle_ms
+        since_ms = now_ms - apart_ms - REPLAY_MARGIN * settle_ms if apart_ms else 0
+        if self._replay_since_ms is None:
+            self._replay_since_ms = since_ms
+            self._replay_by_ms = now_ms + REPLAY_PATIENCE * settle_ms
+        self._replay_since_ms = min(self._replay_since_ms, since_ms)
+        delay_ms = min(settle_ms, max(0, self._replay_by_ms - now_ms))
+        self._engine.emit(SetTimer(REPLAY, delay_ms))
+
+    def on_replay_timer(self, now_ms: int) -> None:
+        """Nobody has said for a while that the rings have merged."""
+        if self._replay_since_ms is not None:
+            self._engine.replay(now_ms, self._replay_since_ms)
+            self._replay_since_ms = None
+
+    def _on_meeting(self, meeting: str, contact: str, now_ms: int, apart_ms: int) -> None:
         # Both rings tell of the meeting, and either may reach this node once they have begun to
         # merge: a meeting is another one for another contact.
         if not self._meetings.add(f"{meeting} {contact}", now_ms):
             return
         self._busy_until_ms = now_ms + 2 * self._ring.settings.merge_settle_ms
         self._begin_merging(now_ms)
+        if apart_ms:
+            self._note_apart(now_ms - apart_ms)
         self._ring.following.doubt()
         if contact != self._ring.me.node:
             self._contacts[contact] = 0
@@ -198,9 +234,18 @@ class Splits:
 
     def _begin_merging(self, now_ms: int) -> None:
         if now_ms > self._merging_until_ms:
+            self._apart_since_ms = None
             self._seen_version = self._engine.maintenance.version
         patience_ms = MERGE_PATIENCE * self._ring.settings.merge_settle_ms
         self._merging_until_ms = now_ms + patience_ms
+
+    def _note_apart(self, since_ms: int) -> None:
+        if self._apart_since_ms is None or since_ms < self._apart_since_ms:
+            self._apart_since_ms = since_ms
+
+    def _apart_ms(self, now_ms: int) -> int:
+        """For how long the rings that merge have been two, as far as this node knows; else 0."""
+        return 0 if self._apart_since_ms is None else max(1, now_ms - self._apart_since_ms)
 
     def _ask(self, contact: str) -> None:
         self._contacts[contact] += 1
@@ -250,5 +295,7 @@ class Splits:
                 self._wait_for(self._ring.settings.lookup_ms)
                 return
             self._is_news_due = False
-            self._locating.publish_news(RING_MERGED, str(self._ring.me), self._ring.me.node, now_ms)
+            me = self._ring.me
+            apart_ms = self._apart_ms(now_ms)
+            self._locating.publish_news(RING_MERGED, str(me), me.node, now_ms, apart_ms)
         self.probe_later()

@@ -11,6 +11,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumour_messages import Rumour
 
 __all__ = [
     "Cause",
@@ -20,6 +21,7 @@ __all__ = [
     "Leave",
     "PeerConnected",
     "PeerLost",
+    "PeerResumed",
     "Persisted",
     "Publish",
     "PublishBatch",
@@ -27,6 +29,7 @@ __all__ = [
     "Restored",
     "Start",
     "Subscribe",
+    "Tell",
     "Timer",
     "TimerFired",
     "Unsubscribe",
@@ -94,6 +97,13 @@ class PublishBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Someone on this node has something that all nodes are to know."""
+
+    rumour: Rumour
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Messages of a peer, in the order of their arrival, for the peer in this slot."""
 
@@ -135,6 +145,16 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerResumed:
+    """The link to the peer, which was interrupted, works again, directly or over a relay.
+
+    Reliable messages go on where they were; light ones that were under way may be lost.
+    """
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class Persisted:
     """What `Persist(token, ...)` asked for is on disk."""
 
@@ -158,11 +178,13 @@ Cause: TypeAlias = (
     | Unsubscribe
     | Publish
     | PublishBatch
+    | Tell
     | Received
     | TimerFired
     | PeerConnected
     | ConnectFailed
     | PeerLost
+    | PeerResumed
     | Persisted
     | ConsumerAcked
 )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from peersub.filters.filter import Filter
@@ -26,6 +27,7 @@ from peersub.overlays.core.causes import (
     Cause,
     ConsumerAcked,
     PeerConnected,
+    PeerResumed,
     Persisted,
     Publish,
     PublishBatch,
@@ -71,6 +73,7 @@ __all__ = ["RoutingEngine", "RoutingSettings"]
 
 _RETRY = Timer("routing/retry")
 _FLUSH = Timer("routing/flush")
+_REPLAY = Timer("routing/replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,10 @@ class RoutingSettings:
     """How long a publisher's acknowledged events are kept to be replayed after a split."""
     replay_events_max: int = 1_024
     """So many of them, and at least what was published last."""
+    replay_slice: int = 256
+    """How many are under way again at once: a busy network replays slowly."""
+    replay_pause_ms: int = 20
+    """How often to see whether more can go."""
     home: HomeSettings = field(default_factory=HomeSettings)
     delegations: DelegationSettings = field(default_factory=DelegationSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -125,6 +132,7 @@ class RoutingEngine:
         )
         self._replayable: dict[str, Publication | Batch] = {}
         self._replayable_events = 0
+        self._to_replay: dict[str, None] = {}
         self._replays: dict[str, TaskKey] = {}
         """Per event that is being replayed, the task that does it."""
         self._retrying = False
@@ -143,6 +151,8 @@ class RoutingEngine:
             case PeerConnected(peer, _, features):
                 self.peer_offers(peer, features)
                 return False
+            case PeerResumed(peer):
+                self.delegations.repeat(peer, now_ms)
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
             case Unsubscribe(name):
@@ -156,6 +166,8 @@ class RoutingEngine:
             case TimerFired(timer) if timer == _RETRY:
                 self._retrying = False
                 self.delegations.on_retry(now_ms, linked=self._linked.__contains__)
+            case TimerFired(timer) if timer == _REPLAY:
+                self._replay_slice(now_ms)
             case TimerFired(timer) if timer == _FLUSH:
                 self.maintenance.on_timer()
             case _:
@@ -481,14 +493,26 @@ class RoutingEngine:
         if wanted is not None and publication.matches(wanted) and self._on_control:
             self._on_control(publication, now_ms)
 
-    def replay(self, now_ms: int) -> None:
-        """Publish the acknowledged events of the last while again: a split has healed.
+    def replay(self, now_ms: int, since_ms: int = 0) -> None:
+        """Publish the acknowledged events from a time on again: a split has healed.
 
         An earlier replay of an event that is still under way went by older filters: the new one
-        takes its place.
+        takes its place. Many go in slices, each when those before it are confirmed.
         """
         self._forget_replayable(now_ms)
-        for publication in list(self._replayable.values()):
+        times = self._published
+        for event_id in self._replayable:
+            if times.time_of(event_id) >= since_ms:
+                self._to_replay[event_id] = None
+        self._replay_slice(now_ms)
+
+    def _replay_slice(self, now_ms: int) -> None:
+        room = max(0, self.settings.replay_slice - len(self._replays))
+        for event_id in list(islice(self._to_replay, room)):
+            del self._to_replay[event_id]
+            publication = self._replayable.get(event_id)
+            if publication is None:
+                continue
             before = self._replays.pop(publication.id, None)
             if before is not None:
                 self.delegations.cancel(before)
@@ -496,6 +520,8 @@ class RoutingEngine:
             if task is not None:
                 self._replays[publication.id] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
+        if self._to_replay:
+            self._out.emit(SetTimer(_REPLAY, self.settings.replay_pause_ms))
 
     def _keep_for_replay(self, publication: Publication | Batch, now_ms: int) -> None:
         self._published.add(publication.id, now_ms)
