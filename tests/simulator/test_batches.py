@@ -217,7 +217,7 @@ def test_a_value_that_changes_on_the_way_is_found(monkeypatch):
 
     monkeypatch.setattr(Batch, "publications", publications)
     (violation,) = run_scenario(scenario_of()).violations
-    assert violation.rule == "exception" and "and came as" in violation.text
+    assert violation.rule == "exception" and "came as" in violation.text
 
 
 def test_nothing_is_told_otherwise_where_there_are_no_batches():

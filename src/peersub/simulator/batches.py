@@ -10,8 +10,8 @@ it became columns, and compared with what is handed over: nobody else would see 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from peersub.events.envelope import content_hash
 from peersub.overlays.core.batch import Batch, split_event_id
 from peersub.overlays.core.causes import Cause, Publish, PublishBatch
 from peersub.overlays.core.effects import (
@@ -21,8 +21,7 @@ from peersub.overlays.core.effects import (
     PublishCompleted,
     PublishFailed,
 )
-from peersub.overlays.core.publication import Publication
-from peersub.trace.schema import plain_attributes, without_missing
+from peersub.overlays.core.publication import Delivery, Publication
 
 __all__ = ["Batches", "batch_of_publications"]
 
@@ -97,9 +96,8 @@ class Batches:
         events = self._published.get(batch_id)
         if events is not None:
             before, after = _content(events[number]), _content(came)
-            assert before == after, f"{came.id} was {before}, and came as {after}"
+            assert before == after, f"{came.id} was {events[number].event}, came as {came.event}"
 
 
-def _content(publication: Publication) -> tuple[Any, ...]:
-    attributes = without_missing(plain_attributes(publication.attributes))
-    return attributes, publication.body, publication.delivery
+def _content(publication: Publication) -> tuple[str, bytes | None, Delivery]:
+    return content_hash(publication.attributes), publication.body, publication.delivery

@@ -57,7 +57,7 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 from peersub.simulator.toml_writing import Inline, toml_text
-from peersub.trace.schema import Disk, plain_attributes, values_of_attributes, without_missing
+from peersub.trace.schema import Disk, plain_attributes, values_of_attributes
 
 __all__ = ["scenario_of_text", "text_of_scenario"]
 
@@ -318,8 +318,17 @@ def _action_table(timed: TimedAction) -> dict[str, Any]:
 
 
 def _event_table(event: Event) -> dict[str, Any]:
-    attributes = Inline(without_missing(plain_attributes(event.attributes)))
+    attributes = Inline(_without_missing(plain_attributes(event.attributes)))
     table: dict[str, Any] = {"event": event.id, "attributes": attributes}
     if event.body is not None:
         table["body"] = event.body.decode("utf-8", "surrogatepass")
     return table
+
+
+def _without_missing(form: Any) -> Any:
+    """The same without what is null, which TOML has not, and which means nothing to a filter."""
+    if isinstance(form, Mapping):
+        return {name: _without_missing(item) for name, item in form.items() if item is not None}
+    if isinstance(form, list):
+        return [_without_missing(item) for item in form if item is not None]
+    return form

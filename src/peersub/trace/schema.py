@@ -54,7 +54,6 @@ __all__ = [
     "plain_record",
     "record_line",
     "values_of_attributes",
-    "without_missing",
 ]
 
 TRACE_VERSION: Final = 1
@@ -406,19 +405,6 @@ def values_of_attributes(form: Mapping[str, Any]) -> dict[str, Any]:
     {'a': datetime.date(2024, 2, 29)}
     """
     return {name: _attribute_value(item) for name, item in form.items()}
-
-
-def without_missing(form: Any) -> Any:
-    """The same without what is null, which means nothing to a filter.
-
-    >>> without_missing({"a": None, "b": {"c": None}, "d": [1, None]})
-    {'b': {}, 'd': [1]}
-    """
-    if isinstance(form, Mapping):
-        return {name: without_missing(item) for name, item in form.items() if item is not None}
-    if isinstance(form, list):
-        return [without_missing(item) for item in form if item is not None]
-    return form
 
 
 def _attribute_form(value: Any) -> Any:
