@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from matching.populations import event, filter_text
-from peersub.events.arrow import table_of_rows
+from peersub.events.arrow import rows_of_table, table_of_rows
 from peersub.events.envelope import Event
 from peersub.filters import Filter
 from peersub.matching import filter_batches
@@ -64,6 +64,29 @@ def test_filters_that_come_and_go_want_what_they_say(seed, monkeypatch):
         bodies = random.choice((None, [random.choice(BODIES) for _ in rows]))
         pairs += check(batches, present, rows, bodies)
     assert pairs > 50
+
+
+def test_columns_in_chunks_and_of_other_types():
+    random = Random(3)
+    words = [pa.array(random.choices(["a", "ab", None], k=7)), pa.array(random.choices("bc", k=5))]
+    numbers = pa.array(random.choices([0, 1, 5, None], k=12), pa.int32())
+    moments = pa.array([0, 1_704_067_200 * 10**9, None] * 4, pa.int64()).cast(pa.timestamp("ns"))
+    table = pa.table(
+        {
+            "a": pa.chunked_array([each.dictionary_encode() for each in words]),
+            "b": pa.chunked_array([numbers[:3], numbers[:0], numbers[3:]]),
+            "c": moments,
+            "r": pa.array([{"x": number % 3, "y": "a"} for number in range(12)]),
+        }
+    )
+    filters = some_filters(random, 60)
+    batches = FilterBatches()
+    batches.use(filters)
+    wanted = batches.match(table)
+    events = [Event("e", row) for row in rows_of_table(table)]
+    for each in filters:
+        expected = [row for row, event in enumerate(events) if each.matches(event)]
+        assert wanted.rows_of(batches.flags([each])).tolist() == expected
 
 
 def test_numbers_stay_while_filters_are_in_use_and_dead_ones_go_in_time():
