@@ -8,9 +8,10 @@ Versions: a reader ignores fields after those that it knows, gives missing last 
 defaults, and skips messages that it does not know. Golden bytes of each version are in the tests.
 """
 
-from peersub.wire.errors import UnknownMessageError, WireError
+from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
 from peersub.wire.frames import (
     FrameDecoder,
+    carries_event,
     decode_record,
     encode,
     encode_batch,
@@ -21,9 +22,11 @@ from peersub.wire.values import UnnamedValue, pack_attributes, unpack_attributes
 
 __all__ = [
     "FrameDecoder",
+    "FrameSizeError",
     "UnknownMessageError",
     "UnnamedValue",
     "WireError",
+    "carries_event",
     "decode_record",
     "encode",
     "encode_batch",

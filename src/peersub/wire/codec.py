@@ -113,6 +113,11 @@ class Codec:
         readers, writers = self._field_codecs.ways(rest, first=len(parts) - len(rest))
         return _Plan(kind, tag, is_about_event, values, readers, writers), form
 
+    def is_about_event(self, kind: type) -> bool:
+        """Whether messages of this kind bring an event."""
+        plan = self._plan_of_class.get(kind)
+        return plan is not None and plan.is_about_event
+
     # --- writing ---------------------------------------------------------------------------------
 
     def payload(self, message: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["UnknownMessageError", "WireError"]
+__all__ = ["FrameSizeError", "UnknownMessageError", "WireError"]
 
 
 class WireError(ValueError):
@@ -30,3 +30,7 @@ class UnknownMessageError(WireError):
     def __init__(self, tag: int) -> None:
         super().__init__(f"messages with the tag {tag} are not known to this version")
         self.tag = tag
+
+
+class FrameSizeError(WireError):
+    """A frame that claims to be larger than is allowed here."""

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.records import Record
 from peersub.wire.codec import HEADER_LENGTH_BYTES, LENGTH_BYTES, PREFIX, Codec
-from peersub.wire.errors import UnknownMessageError, WireError
+from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
 from peersub.wire.filter_bytes import FilterMemory
 from peersub.wire.limits import FRAME_BYTES_MAX
 from peersub.wire.tags import MESSAGES, RECORDS
 
 __all__ = [
     "FrameDecoder",
+    "carries_event",
     "decode_record",
     "encode",
     "encode_batch",
     "encode_record",
+    "write_frames",
 ]
 
 _FILTERS: Final = FilterMemory()
@@ -41,10 +44,22 @@ def encode(message: Message) -> bytes:
 def encode_batch(messages: Iterable[Message]) -> bytes:
     """The frames of messages, back to back, in one piece; raises what `encode` does."""
     pieces: list[bytes] = []
+    write_frames(messages, pieces)
+    return b"".join(pieces)
+
+
+def write_frames(messages: Iterable[Message], pieces: list[bytes]) -> int:
+    """Add the pieces of the messages' frames; how many bytes. Raises what `encode` does."""
+    begin = len(pieces)
     write = _MESSAGES.write
     for message in messages:
         write(message, pieces)
-    return b"".join(pieces)
+    return sum(map(len, pieces[begin:]))
+
+
+def carries_event(message: Message) -> bool:
+    """Whether the message, or what it carries, brings an event: such may be dropped if need be."""
+    return _MESSAGES.is_about_event(type(unwrapped(message)))
 
 
 def encode_record(record: Record) -> bytes:
@@ -69,18 +84,32 @@ class FrameDecoder:
     read: the link is to be closed. The buffer holds one frame at most, besides what came last.
 
     Attributes:
+        frame_bytes_max: larger frames are refused, before they are in; may be changed any time.
         unknown_count: messages of kinds that this version does not know.
         unknown_tag: the tag of the last one.
     """
 
-    __slots__ = ("_broken", "_buffer", "_wanted", "unknown_count", "unknown_tag")
+    __slots__ = (
+        "_broken",
+        "_buffer",
+        "_wanted",
+        "frame_bytes_max",
+        "unknown_count",
+        "unknown_tag",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.frame_bytes_max = frame_bytes_max
         self.unknown_count = 0
         self.unknown_tag: int | None = None
         self._buffer = bytearray()
         self._wanted = 0
         self._broken: str | None = None
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether nothing is cut off if no more bytes come."""
+        return not self._buffer
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
         """The messages that are complete now.
@@ -115,8 +144,8 @@ class FrameDecoder:
         self._wanted = PREFIX.size
         while size - place >= PREFIX.size:
             length, header_length = PREFIX.unpack_from(data, place)
-            if not HEADER_LENGTH_BYTES <= length <= FRAME_BYTES_MAX:
-                raise WireError(f"a frame cannot have {length:,} bytes")
+            if not HEADER_LENGTH_BYTES <= length <= self.frame_bytes_max:
+                raise FrameSizeError(f"a frame cannot have {length:,} bytes here")
             end = place + LENGTH_BYTES + length
             if end > size:
                 self._wanted = end - place

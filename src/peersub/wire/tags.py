@@ -31,6 +31,10 @@ MESSAGES: Final[dict[int, type]] = {
     8: link.TunnelAnswer,
     9: link.TunnelBroken,
     10: link.Tunnelled,
+    11: link.LinkOpen,
+    12: link.LinkAccepted,
+    13: link.LinkRejected,
+    14: link.Heartbeat,
     # routing: 20 to 39
     20: routing.Notify,
     21: routing.Confirm,

@@ -158,7 +158,7 @@ def test_a_node_does_not_connect_to_itself(settings):
 
 REFUSALS = [
     ({"network": "n2"}, "network differs: 'n1' here, 'n2' at b"),
-    ({"version": (2, 0)}, "protocol version differs: '1.0' here, '2.0' at b"),
+    ({"version": (2, 0)}, "protocol version differs: '1.1' here, '2.0' at b"),
     ({"shared": {"bits": "32", "x": "1"}}, "setting bits differs: '64' here, '32' at b"),
     ({"shared": {"x": "1"}}, "setting bits differs: '64' here, not set at b"),
     ({"shared": {"bits": "64", "x": "1", "z": "9"}}, "setting z differs: not set here, '9' at b"),

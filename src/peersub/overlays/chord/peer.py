@@ -188,6 +188,11 @@ class ChordPeer:
         return self.ring.by_distance(node)
 
     @property
+    def takes_part(self) -> bool:
+        """Whether it is a member of a ring."""
+        return self.phase is Phase.MEMBER
+
+    @property
     def is_joining(self) -> bool:
         """Whether this peer is on its way into a ring: whoever waits for quiet waits for it."""
         return self.joining.is_begun

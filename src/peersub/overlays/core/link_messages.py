@@ -13,7 +13,11 @@ __all__ = [
     "BetweenSlots",
     "Carried",
     "Goodbye",
+    "Heartbeat",
     "Hello",
+    "LinkAccepted",
+    "LinkOpen",
+    "LinkRejected",
     "LinkWanted",
     "TunnelAnswer",
     "TunnelBroken",
@@ -139,6 +143,51 @@ class Tunnelled(Message):
     target: str
     source: PeerId
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOpen(Message):
+    """The first message of whoever dialled: which node it is. Between drivers only.
+
+    `number` counts the connections that this life of the node has dialled: what is repeated by
+    somebody else, or comes late, is never taken for a new connection.
+    """
+
+    reliable: ClassVar[bool] = False
+
+    node: str
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAccepted(Message):
+    """The connection is the one between the two nodes from now on. Between drivers only."""
+
+    reliable: ClassVar[bool] = False
+
+    node: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRejected(Message):
+    """There will be no link over this connection, and why. Between drivers only.
+
+    `crossing`: the two nodes dialled each other at once, and the other connection is kept.
+    """
+
+    reliable: ClassVar[bool] = False
+
+    reason: str
+    crossing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Message):
+    """Still here; said when there was nothing else to say. Between drivers only."""
+
+    reliable: ClassVar[bool] = False
 
 
 def unwrapped(message: Message) -> Message:

@@ -20,11 +20,17 @@ class Overlay(Protocol):
 
     A peer may offer more, and who asks lives without it: `relays_for(node)`, the peers to ask first
     for a way to a node whose link broke; `is_joining`, whether it is still on its way into the
-    network; `fingerprint()`, a value that changes whenever the description does.
+    network; `waiting_on(subscription)`, the peers whose answer a subscription needs to be ready;
+    `fingerprint()`, a value that changes whenever the description does.
     """
 
     name: str
     me: PeerId
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it has its place in the network that it was told to start or join."""
+        ...
 
     def handle(self, cause: Cause, now_ms: int) -> list[Effect]:
         """Take the cause in, and say what is to be done, in this order."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL_VERSION", "TUNNELS_FEATURE"]
 
-PROTOCOL_VERSION: tuple[int, int] = (1, 0)
-"""Major and minor."""
+PROTOCOL_VERSION: tuple[int, int] = (1, 1)
+"""Major and minor. 1.1 brought what drivers say to each other before HELLO, and clients."""
 
 TUNNELS_FEATURE = "tunnels"
 """The node relays for others, and accepts what comes through a relay."""

@@ -87,6 +87,7 @@ class FloodPeer:
         self._searching = False
         self._probing = False
         self._leaving = False
+        self._has_contacts = False
 
     # --- the interface -------------------------------------------------------------------------
 
@@ -125,6 +126,11 @@ class FloodPeer:
     def links(self) -> Iterable[PeerId]:
         """The neighbours, by name."""
         return [self._neighbours[node] for node in sorted(self._neighbours)]
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it is linked to the network that it was to join, or has begun one."""
+        return bool(self._neighbours) or not self._has_contacts
 
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
@@ -177,6 +183,7 @@ class FloodPeer:
             case Start():
                 pass
             case Join(contacts):
+                self._has_contacts = any(node != self.me.node for node in contacts)
                 for node in contacts:
                     self._learn(node)
                 self._search()

@@ -122,6 +122,11 @@ class TreePeer:
         """Parent and children, by name."""
         return self.topology.edges()
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether it has a place in a tree that has a root."""
+        return bool(self.path)
+
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
         return {

@@ -1,0 +1,35 @@
+"""Addresses of nodes: `HOST:PORT`, and `[HOST]:PORT` where the host has colons of its own."""
+
+from __future__ import annotations
+
+__all__ = ["join_address", "split_address"]
+
+PORT_MAX = 65_535
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port.
+
+    >>> split_address("127.0.0.1:7001"), split_address("[::1]:7001")
+    (('127.0.0.1', 7001), ('::1', 7001))
+
+    Raises:
+        ValueError: it is no address; the text says what one looks like.
+    """
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{address!r}: a host with colons stands in brackets, as in [::1]:7001")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise ValueError(f"{address!r} is no address: it looks like 127.0.0.1:7001")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The address of a host and a port.
+
+    >>> join_address("::1", 7001)
+    '[::1]:7001'
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,348 @@
+"""One TCP connection: frames in, frames out, never waiting for the other side.
+
+What is to be sent is encoded at once, collected, and written in one piece per turn of the event
+loop, or when `WRITE_BYTES` have come together: the largest lever on throughput. While the socket
+takes no more, what is collected waits here, in bounds:
+
+* beyond `queue_bytes_max` events are dropped, and counted (those under an acknowledged promise are
+  repeated later by whoever delegated them); other messages still queue;
+* beyond twice that the connection is closed: its node is detached rather than waited for.
+
+Whoever feeds the connection can ask `is_congested` and hold back. A connection whose other end has
+taken nothing for `STALLED_MS` is not congested but stalled, and nobody holds back for it: a stalled
+neighbour must not stall the others.
+
+A connection knows nothing of nodes and clients. It tells its `handler`, on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from peersub.overlays.core.link_messages import Heartbeat
+from peersub.overlays.core.messages import Message
+from peersub.runtime.counters import Counters
+from peersub.runtime.liveness import Liveness, LivenessSettings
+from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
+from peersub.wire.frames import write_frames
+from peersub.wire.limits import FRAME_BYTES_MAX
+
+__all__ = ["Connection", "ConnectionSettings", "Handler"]
+
+WRITE_BYTES: Final = 64 * 1_024
+"""What has come together is written at once from here on."""
+STALLED_MS: Final = 250
+"""A connection over which nothing has moved for so long is stalled."""
+FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
+"""Frames of somebody who has not said who it is."""
+_SOCKET_BYTES: Final = 256 * 1_024
+_HEARTBEAT: Final = encode(Heartbeat())
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Bounds of one connection."""
+
+    queue_bytes_max: int = 8 * 1_024 * 1_024
+    """What may wait for the other side; beyond it events are dropped."""
+    congested_bytes: int = 1_024 * 1_024
+    """From here on those who publish hold back."""
+    greeting_ms: int = 5_000
+    """How long somebody may take to say who it is."""
+    liveness: LivenessSettings = field(default_factory=LivenessSettings)
+
+
+class Handler(Protocol):
+    """Who hears of what happens on a connection."""
+
+    def on_opened(self, connection: Connection) -> None:
+        """It is there."""
+        ...
+
+    def on_messages(self, connection: Connection, messages: Sequence[Message]) -> None:
+        """Messages, in order; never heartbeats."""
+        ...
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """It is gone; said once."""
+        ...
+
+    def on_relieved(self, connection: Connection) -> None:
+        """It was congested, and is no more."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection, from either side.
+
+    Attributes:
+        handler: may be exchanged, as soon as it is known who is at the other end.
+        peer_identity: what the certificate of the other end says, if there is one.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        settings: ConnectionSettings,
+        counters: Counters,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.handler = handler
+        self.peer_identity: Any = None
+        self.events_dropped = 0
+        self.frames_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._settings = settings
+        self._counters = counters
+        self._now_ms = now_ms
+        self._decoder = FrameDecoder(FIRST_FRAME_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._is_paused = False
+        self._is_reading = True
+        self._was_congested = False
+        self._flush_planned = False
+        self._close_reason: str | None = None
+        self._is_closed = False
+        self._opened_ms = now_ms()
+        self._sent_ms = self._opened_ms
+        self._moved_ms = self._opened_ms
+        self._buffered = 0
+        self._liveness: Liveness | None = None
+
+    # --- what asyncio says ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected, and TLS agreed on, if there is any."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_SOCKET_BYTES)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.handler.on_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes, however the network has cut them."""
+        if self._is_closed or self._close_reason is not None:
+            return
+        self.bytes_in += len(data)
+        if self._liveness is not None:
+            self._liveness.heard(self._now_ms())
+        decoder = self._decoder
+        failure: str | None = None
+        try:
+            messages = decoder.feed(data)
+        except FrameSizeError as error:
+            messages, failure = list(error.messages_before), str(error)
+            self._counters.add("a frame that is too large")
+        except WireError as error:
+            messages, failure = list(error.messages_before), str(error)
+            self._counters.add("a malformed frame")
+        if decoder.unknown_count:
+            self._counters.add("a message of an unknown kind", decoder.unknown_count)
+            decoder.unknown_count = 0
+        self.frames_in += len(messages)
+        messages = [message for message in messages if type(message) is not Heartbeat]
+        if messages:
+            self.handler.on_messages(self, messages)
+        if failure is not None:
+            self.abort(failure)
+
+    def eof_received(self) -> bool:
+        """The other side has said all it had to say."""
+        if not self._decoder.is_between_frames:
+            self._counters.add("a frame that was cut off")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._pieces.clear()
+        reason = self._close_reason or (str(exc) if exc else "the other side closed the connection")
+        self.handler.on_closed(self, reason)
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self._is_paused = False
+        self._moved_ms = self._now_ms()
+        self._flush()
+        self._say_if_relieved()
+
+    # --- for those who use it ------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be sent."""
+        return self._transport is not None and not self._is_closed and self._close_reason is None
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it was there, and is not gone yet."""
+        return self._transport is not None and not self._is_closed
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for the other side."""
+        transport = self._transport
+        return self._pieces_bytes + (transport.get_write_buffer_size() if transport else 0)
+
+    @property
+    def remote(self) -> str:
+        """Where the other end is, for people."""
+        peer = self._transport.get_extra_info("peername") if self._transport else None
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "somewhere"
+
+    def extra(self, name: str) -> Any:
+        """What asyncio knows of the transport, such as `ssl_object`."""
+        return self._transport.get_extra_info(name) if self._transport else None
+
+    def trust(self) -> None:
+        """It is known who is at the other end: large frames are welcome, and silence is not."""
+        self._decoder.frame_bytes_max = FRAME_BYTES_MAX
+        self._liveness = Liveness(self._settings.liveness, self._now_ms())
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send, or queue, or drop what may be dropped."""
+        if not self.is_open:
+            return
+        if self._is_paused or self._pieces_bytes > WRITE_BYTES:
+            queued = self.queued_bytes
+            if queued > self._settings.queue_bytes_max:
+                messages = self._without_events(messages)
+                if queued > 2 * self._settings.queue_bytes_max:
+                    self._counters.add("a stalled link that was detached")
+                    self.abort("the other side takes nothing, and too much waits for it")
+                    return
+        self._pieces_bytes += self._written(messages)
+        if self._pieces_bytes >= WRITE_BYTES:
+            self._flush()
+        elif not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self._flush_now)
+
+    def _written(self, messages: Sequence[Message]) -> int:
+        """Encode; what cannot be written is counted, and must not take the others with it."""
+        before = len(self._pieces)
+        try:
+            return write_frames(messages, self._pieces)
+        except WireError:
+            del self._pieces[before:]
+        size = 0
+        for message in messages:
+            try:
+                size += write_frames((message,), self._pieces)
+            except WireError:
+                self._counters.add("a message that cannot be written")
+        return size
+
+    def _without_events(self, messages: Sequence[Message]) -> list[Message]:
+        kept = [message for message in messages if not carries_event(message)]
+        dropped = len(messages) - len(kept)
+        if dropped:
+            self.events_dropped += dropped
+            self._counters.add("an event dropped because a link's queue is full", dropped)
+        return kept
+
+    def is_congested(self) -> bool:
+        """Whether those who publish should hold back: much waits, and it does move."""
+        if self.queued_bytes <= self._settings.congested_bytes:
+            return False
+        if self._now_ms() - self._moved_ms > STALLED_MS:
+            return False
+        self._was_congested = True
+        return True
+
+    def pause_reading(self) -> None:
+        """Take nothing for now: the other side will notice."""
+        if self._transport is not None and self._is_reading and not self._is_closed:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take what comes again."""
+        if self._transport is not None and not self._is_reading and not self._is_closed:
+            self._is_reading = True
+            if self._liveness is not None:
+                self._liveness = Liveness(self._settings.liveness, self._now_ms())
+            self._transport.resume_reading()
+
+    def tick(self, now_ms: int, late_ms: float) -> str | None:
+        """Called every so often: say that this side lives; why to give up on the other, if so."""
+        transport = self._transport
+        if transport is None or not self.is_open:
+            return None
+        if late_ms and self._liveness is not None:
+            self._liveness.forgive(late_ms)
+        buffered = transport.get_write_buffer_size()
+        if buffered < self._buffered:
+            self._moved_ms = now_ms
+        self._buffered = buffered
+        self._say_if_relieved()
+        if self._liveness is None:
+            if now_ms - self._opened_ms > self._settings.greeting_ms:
+                self._counters.add("a connection that said nothing")
+                return "nothing was said"
+            return None
+        if now_ms - self._sent_ms >= self._settings.liveness.heartbeat_ms:
+            self._sent_ms = now_ms
+            if not self._pieces and not buffered:
+                transport.write(_HEARTBEAT)
+        if self._is_reading and self._liveness.is_suspect(now_ms):
+            self._counters.add("a silent link that was given up")
+            return f"nothing was heard for {self._liveness.silence_ms:.0f} ms"
+        return None
+
+    def close(self, reason: str) -> None:
+        """Close once all that was sent is through."""
+        if self._close_reason is None and not self._is_closed:
+            self._flush(force=True)
+            self._close_reason = reason
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once: the other side does not behave, or is gone."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def _flush_now(self) -> None:
+        self._flush_planned = False
+        self._flush()
+
+    def _flush(self, *, force: bool = False) -> None:
+        if not self._pieces or (self._is_paused and not force) or self._transport is None:
+            return
+        if self._is_closed or self._close_reason is not None:
+            self._pieces.clear()
+            self._pieces_bytes = 0
+            return
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        self.bytes_out += len(data)
+        self._sent_ms = self._now_ms()
+        if not self._transport.get_write_buffer_size():
+            self._moved_ms = self._sent_ms
+        self._transport.write(data)
+
+    def _say_if_relieved(self) -> None:
+        if self._was_congested and not self.is_congested():
+            self._was_congested = False
+            self.handler.on_relieved(self)

@@ -1,0 +1,232 @@
+"""The driver: causes go to the node, its effects are carried out on sockets, clock and disk.
+
+Everything happens on one event loop, one cause after the other. What an effect brings about at once
+(a connection that is refused) comes as a cause of its own, later in the same turn of the loop: the
+node is never called from within itself.
+
+Records are written in groups: all that a turn of the loop asks to persist is one submission to the
+store, and `Persisted` follows when it is on disk. A record that could not be written is not said to
+be: whoever waits for it is not promised anything, and asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from peersub.overlays.core.causes import (
+    Cause,
+    ConnectFailed,
+    PeerConnected,
+    PeerLost,
+    Persisted,
+    Received,
+    Timer,
+    TimerFired,
+)
+from peersub.overlays.core.effects import (
+    CancelTimer,
+    Connect,
+    Deliver,
+    Disconnect,
+    Drop,
+    Effect,
+    Persist,
+    PublishCompleted,
+    PublishFailed,
+    Send,
+    SetTimer,
+    SubscriptionPending,
+    SubscriptionReady,
+)
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.node import Node
+from peersub.overlays.core.records import Record
+from peersub.runtime.connection import Connection
+from peersub.runtime.counters import Counters
+from peersub.runtime.transport import Transport
+
+__all__ = ["Driver", "Outside"]
+
+_PEERS_KEPT_MAX: Final = 65_536
+
+
+class Outside(Protocol):
+    """What the driver does not do itself: subscribers, publishers, the disk, clients."""
+
+    def on_deliver(self, effect: Deliver) -> None:
+        """An event for subscriptions of this node."""
+        ...
+
+    def on_ready(self, subscription: str) -> None:
+        """The overlay keeps its promise for the subscription."""
+        ...
+
+    def on_published(self, event_id: str, failure: str | None) -> None:
+        """A publication has ended."""
+        ...
+
+    def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
+        """Keep the records; `then(True)` on the loop's thread when they are on disk."""
+        ...
+
+    def on_client(self, connection: Connection, messages: Sequence[Message]) -> bool:
+        """Somebody who is no node has connected; False if it is nobody at all."""
+        ...
+
+    def on_relieved(self) -> None:
+        """Congestion has ended."""
+        ...
+
+
+Observer = Callable[[int, Cause, list[Effect]], None]
+"""Is told each cause with its time and effects: the trace."""
+
+
+class Driver:
+    """Drives one node on an asyncio loop.
+
+    `transport` is set right after construction: the two know each other.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        outside: Outside,
+        counters: Counters,
+        now_ms: Callable[[], int],
+        observer: Observer | None = None,
+    ) -> None:
+        self.node = node
+        self.transport: Transport = None  # type: ignore[assignment]
+        self._outside = outside
+        self._counters = counters
+        self._now_ms = now_ms
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._records: list[tuple[int, Record]] = []
+        self._persist_planned = False
+        self._peers: dict[str, PeerId] = {}
+        self._is_ended = False
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Deliver: outside.on_deliver,
+            Persist: self._persist,
+            Connect: self._connect,
+            Disconnect: self._disconnect,
+            SubscriptionReady: lambda effect: outside.on_ready(effect.subscription),
+            SubscriptionPending: _nothing,
+            PublishCompleted: lambda effect: outside.on_published(effect.event_id, None),
+            PublishFailed: lambda effect: outside.on_published(effect.event_id, effect.reason),
+            Drop: self._drop,
+        }
+
+    def tell(self, cause: Cause, slot: int = 0) -> None:
+        """Something happens to the node."""
+        if self._is_ended:
+            return
+        now_ms = self._now_ms()
+        effects = self.node.handle(cause, now_ms, slot)
+        if self._observer is not None:
+            self._observer(now_ms, cause, effects)
+        carry_out = self._carry_out
+        for effect in effects:
+            carry_out[type(effect)](effect)
+
+    def end(self) -> None:
+        """Nothing more happens: timers stop, and what arrives is for nobody."""
+        self._is_ended = True
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # --- effects -------------------------------------------------------------------------------
+
+    def _send(self, effect: Send) -> None:
+        self.transport.send(effect.peer.node, effect.messages)
+
+    def _connect(self, effect: Connect) -> None:
+        self.transport.connect(effect.node)
+
+    def _disconnect(self, effect: Disconnect) -> None:
+        self.transport.disconnect(effect.peer.node, effect.reason)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._cancel(effect.timer)
+        delay = max(effect.delay_ms, 0) / 1_000
+        self._timers[effect.timer] = self._loop.call_later(delay, self._fire, effect.timer)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self._cancel(effect.timer)
+
+    def _cancel(self, timer: Timer) -> None:
+        handle = self._timers.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self, timer: Timer) -> None:
+        del self._timers[timer]
+        self.tell(TimerFired(timer))
+
+    def _persist(self, effect: Persist) -> None:
+        self._records.append((effect.token, effect.record))
+        if not self._persist_planned:
+            self._persist_planned = True
+            self._loop.call_soon(self._write_records)
+
+    def _write_records(self) -> None:
+        self._persist_planned = False
+        records, self._records = self._records, []
+
+        def then(is_on_disk: bool) -> None:
+            if is_on_disk:
+                for token, _ in records:
+                    self.tell(Persisted(token))
+
+        self._outside.persist(records, then)
+
+    def _drop(self, effect: Drop) -> None:
+        self._counters.add(effect.reason)
+
+    # --- what the transport says ---------------------------------------------------------------
+
+    def _peer(self, node: str) -> PeerId:
+        peer = self._peers.get(node)
+        if peer is None:
+            if len(self._peers) >= _PEERS_KEPT_MAX:
+                self._peers.clear()
+            peer = self._peers[node] = PeerId(node)
+        return peer
+
+    def on_link_up(self, node: str) -> None:
+        """There is a connection to the node."""
+        self.tell(PeerConnected(self._peer(node)))
+
+    def on_link_failed(self, node: str, reason: str) -> None:
+        """There is none to be had."""
+        self.tell(ConnectFailed(node, reason))
+
+    def on_link_lost(self, node: str, reason: str) -> None:
+        """It is gone."""
+        self.tell(PeerLost(self._peer(node), reason))
+
+    def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
+        """Messages of the node, in order."""
+        self.tell(Received(self._peer(node), tuple(messages)))
+
+    def on_relieved(self) -> None:
+        """A connection was congested, and is no more."""
+        self._outside.on_relieved()
+
+    def on_other(self, connection: Connection, messages: Sequence[Message]) -> bool:
+        """Somebody who is no node has connected."""
+        return self._outside.on_client(connection, messages)
+
+
+def _nothing(effect: Effect) -> None:
+    """For effects that concern observers only."""

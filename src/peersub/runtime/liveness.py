@@ -1,0 +1,84 @@
+"""Is the other side alive? A failure detector whose time-out follows the link.
+
+Both ends of a connection say something at least every `heartbeat_ms`. The gaps between arrivals are
+averaged, and so is how far they stray (as TCP does for its retransmissions); a silence of the mean
+plus `DEVIATIONS` times that is a suspicion. The bounds keep a quiet, regular link from being too
+nervous, and a wild one from never giving up.
+
+A process that was itself not run for a while must not suspect everyone: whoever checks tells how
+late it is, and that much is forgiven (`forgive`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEVIATIONS", "Liveness", "LivenessSettings"]
+
+DEVIATIONS = 6.0
+_MEAN_WEIGHT = 1 / 8
+_DEVIATION_WEIGHT = 1 / 4
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessSettings:
+    """How often to say something, and how long a silence may last."""
+
+    heartbeat_ms: int = 100
+    """How long a node stays silent on a connection at most."""
+    silence_ms_min: int = 400
+    """A shorter silence is never a suspicion."""
+    silence_ms_max: int = 3_000
+    """A longer one always is."""
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_ms < 1:
+            raise ValueError("heartbeat_ms is at least 1")
+        if self.silence_ms_min < 2 * self.heartbeat_ms:
+            raise ValueError("silence_ms_min is at least twice heartbeat_ms")
+        if self.silence_ms_max < self.silence_ms_min:
+            raise ValueError("silence_ms_max is at least silence_ms_min")
+
+
+class Liveness:
+    """What is known about the arrivals on one connection.
+
+    >>> liveness = Liveness(LivenessSettings(), now_ms=0)
+    >>> for at_ms in range(100, 2_000, 100): liveness.heard(at_ms)
+    >>> liveness.is_suspect(2_000), liveness.is_suspect(2_400)
+    (False, True)
+    """
+
+    __slots__ = ("_deviation_ms", "_last_ms", "_mean_ms", "_settings")
+
+    def __init__(self, settings: LivenessSettings, now_ms: float) -> None:
+        self._settings = settings
+        self._last_ms = now_ms
+        self._mean_ms = float(settings.heartbeat_ms)
+        self._deviation_ms = settings.heartbeat_ms / 2
+
+    def heard(self, now_ms: float) -> None:
+        """Something arrived. Of a burst, only the gap before it counts."""
+        gap = now_ms - self._last_ms
+        if gap * 4 < self._settings.heartbeat_ms:
+            return
+        self._last_ms = now_ms
+        stray = gap - self._mean_ms
+        self._mean_ms += stray * _MEAN_WEIGHT
+        self._deviation_ms += (abs(stray) - self._deviation_ms) * _DEVIATION_WEIGHT
+
+    def forgive(self, late_ms: float) -> None:
+        """The one who checks was away for so long: what came meanwhile was not seen."""
+        self._last_ms += late_ms
+
+    @property
+    def silence_ms(self) -> float:
+        """How long a silence is a suspicion, now."""
+        settings = self._settings
+        # The clock of the last arrival lags by up to a quarter of a heartbeat within a burst.
+        patience = self._mean_ms + DEVIATIONS * self._deviation_ms
+        return min(max(patience, settings.silence_ms_min), settings.silence_ms_max)
+
+    def is_suspect(self, now_ms: float) -> bool:
+        """Whether the silence has lasted too long."""
+        return now_ms - self._last_ms >= self.silence_ms

@@ -1,0 +1,470 @@
+"""All connections of a live node: at most one per other node, and those of clients.
+
+The rules that `overlays.core.links` asks of a driver are kept here. Whoever dials says `LinkOpen`;
+the other side answers `LinkAccepted`, and from then on the connection is the link of the two nodes,
+on both sides. A TCP connection alone is no sign of life: the kernel of a stopped process makes it.
+
+When two nodes dial each other at once, the connection that the node with the smaller name dialled
+is kept. A node whose connection broke unnoticed on the other side dials again: the new connection
+takes the place of the old one if its life and number are later, and is refused if not, so that
+bytes which somebody recorded cannot push a link away.
+
+A node that could not be reached is not dialled again for a while, which doubles (`BACKOFF_MS`):
+meanwhile the answer is the same, at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX
+from peersub.overlays.core.link_messages import LinkAccepted, LinkOpen, LinkRejected
+from peersub.overlays.core.messages import Message
+from peersub.runtime.addresses import split_address
+from peersub.runtime.connection import Connection, ConnectionSettings
+from peersub.runtime.counters import Counters
+
+__all__ = ["LinkListener", "Transport", "TransportSettings"]
+
+BACKOFF_MS: Final = (50, 100, 200, 400, 800, 1_600)
+"""How long a node is not dialled after the first, second, … attempt in a row that failed."""
+FAILURES_KEPT_MAX: Final = 4_096
+CROSSING: Final = "the two nodes dialled each other at once"
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """How a node treats its connections."""
+
+    connections_max: int = 4_096
+    """Of nodes and clients together; more are turned away."""
+    unnamed_max: int = 256
+    """Connections that have not said yet who they are."""
+    dial_timeout_ms: int = 1_000
+    """How long an attempt to reach a node may take, its answer included."""
+    connection: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+
+class LinkListener(Protocol):
+    """Who hears of links, on the loop's thread."""
+
+    def on_link_up(self, node: str) -> None:
+        """There is a connection to the node."""
+        ...
+
+    def on_link_failed(self, node: str, reason: str) -> None:
+        """There is none to be had."""
+        ...
+
+    def on_link_lost(self, node: str, reason: str) -> None:
+        """It is gone."""
+        ...
+
+    def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
+        """Messages of the node, in order."""
+        ...
+
+    def on_relieved(self) -> None:
+        """A connection was congested, and is no more."""
+        ...
+
+    def on_other(self, connection: Connection, messages: Sequence[Message]) -> bool:
+        """The first messages of somebody who is no node; False if it is nobody at all."""
+        ...
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A node that is being dialled."""
+
+    number: int
+    task: asyncio.Task[None] | None = None
+    connection: Connection | None = None
+    """None as soon as the other side's own connection, which crossed this one, has precedence."""
+    answer: asyncio.Future[str | None] | None = None
+    """Why there is no link, or None if there is."""
+
+
+@dataclass(slots=True)
+class _Link:
+    """The connection to a node."""
+
+    connection: Connection
+    incarnation: int
+    number: int
+    """Of the dialling side's connections; 0 if this side dialled."""
+
+
+class Transport:
+    """The connections of a node.
+
+    Args:
+        name: of this node, as others dial it.
+        incarnation: which life of it.
+        settings: bounds and time-outs.
+        counters: of what was refused and dropped.
+        now_ms: the clock.
+        server_tls: what to accept connections with, if with TLS.
+        client_tls: what to dial with.
+        check_peer: says why the other end may not be this node, by what its certificate says.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        settings: TransportSettings,
+        counters: Counters,
+        now_ms: Callable[[], int],
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        check_peer: Callable[[Connection, str], str | None] | None = None,
+    ) -> None:
+        self.name = name
+        self.links: dict[str, _Link] = {}
+        self.listener: LinkListener = None  # type: ignore[assignment]
+        """Hears of links; set before anything is dialled or accepted."""
+        self._incarnation = incarnation
+        self._settings = settings
+        self._counters = counters
+        self._now_ms = now_ms
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._check_peer = check_peer
+        self._attempts: dict[str, _Attempt] = {}
+        self._failures: dict[str, tuple[int, int]] = {}
+        """Per node: attempts in a row that failed, and until when it is not dialled."""
+        self._unnamed: dict[Connection, None] = {}
+        self._others: dict[Connection, None] = {}
+        self._node_of: dict[Connection, str] = {}
+        self._dialled = 0
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    # --- begin and end -------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Accept connections; where. Raises OSError if that cannot be."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._accepted, host, port, ssl=self._server_tls, backlog=512
+        )
+        bound = self._server.sockets[0].getsockname()
+        self._ticker = loop.create_task(self._tick())
+        return bound[0], bound[1]
+
+    async def close(self) -> None:
+        """Accept nothing more, and close all connections once what was sent is through."""
+        self._is_closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticker
+        if self._server is not None:
+            self._server.close()
+        for attempt in list(self._attempts.values()):
+            if attempt.task is not None:
+                attempt.task.cancel()
+        connections = self._connections()
+        for connection in connections:
+            connection.close("the node has ended")
+        deadline = self._now_ms() + self._settings.dial_timeout_ms
+        while any(connection.is_closing for connection in connections):
+            if self._now_ms() > deadline:
+                for connection in connections:
+                    connection.abort("the node has ended")
+                break
+            await asyncio.sleep(0.005)
+
+    def _connections(self) -> list[Connection]:
+        return [
+            *(link.connection for link in self.links.values()),
+            *self._unnamed,
+            *self._others,
+            *(each.connection for each in self._attempts.values() if each.connection is not None),
+        ]
+
+    # --- for the driver ------------------------------------------------------------------------
+
+    def connect(self, node: str) -> None:
+        """Reach a node; a link that is up, or an attempt under way, is enough."""
+        if node in self.links or node in self._attempts or self._is_closed:
+            return
+        failures, until_ms = self._failures.get(node, (0, 0))
+        if failures and self._now_ms() < until_ms:
+            reason = "it could not be reached a moment ago"
+            asyncio.get_running_loop().call_soon(self.listener.on_link_failed, node, reason)
+            return
+        self._dialled += 1
+        attempt = self._attempts[node] = _Attempt(self._dialled)
+        attempt.task = asyncio.get_running_loop().create_task(self._dial(node, attempt))
+
+    def disconnect(self, node: str, reason: str) -> None:
+        """Close the link once what was sent is through; nobody hears of it here."""
+        link = self.links.pop(node, None)
+        if link is not None:
+            self._node_of.pop(link.connection, None)
+            link.connection.close(reason)
+
+    def send(self, node: str, messages: Sequence[Message]) -> None:
+        """Send messages on a link; if it is gone, nothing."""
+        link = self.links.get(node)
+        if link is not None:
+            link.connection.send(messages)
+
+    def is_congested(self) -> bool:
+        """Whether a link has much to send, and moves: who publishes should hold back."""
+        return any(link.connection.is_congested() for link in self.links.values())
+
+    def hold_reading(self, *, hold: bool) -> None:
+        """Stop, or go on, taking what nodes and clients send."""
+        for connection in (*(link.connection for link in self.links.values()), *self._others):
+            if hold:
+                connection.pause_reading()
+            else:
+                connection.resume_reading()
+
+    def status(self) -> dict[str, Any]:
+        """Plain values for people."""
+        return {
+            "links": {
+                node: {
+                    "bytes_in": link.connection.bytes_in,
+                    "bytes_out": link.connection.bytes_out,
+                    "queued_bytes": link.connection.queued_bytes,
+                    "events_dropped": link.connection.events_dropped,
+                }
+                for node, link in sorted(self.links.items())
+            },
+            "dialling": sorted(self._attempts),
+            "clients": len(self._others),
+            "unnamed": len(self._unnamed),
+        }
+
+    def close_where(self, is_meant: Callable[[Connection], bool], reason: str) -> int:
+        """End all connections of which something holds, such as a revoked certificate."""
+        meant = [connection for connection in self._connections() if is_meant(connection)]
+        for connection in meant:
+            connection.abort(reason)
+        return len(meant)
+
+    # --- dialling ------------------------------------------------------------------------------
+
+    async def _dial(self, node: str, attempt: _Attempt) -> None:
+        connection = Connection(self, self._settings.connection, self._counters, self._now_ms)
+        attempt.connection = connection
+        loop = asyncio.get_running_loop()
+        attempt.answer = loop.create_future()
+        try:
+            host, port = split_address(node)
+            async with asyncio.timeout(self._settings.dial_timeout_ms / 1_000):
+                await loop.create_connection(
+                    lambda: connection,
+                    host,
+                    port,
+                    ssl=self._client_tls,
+                    server_hostname=host if self._client_tls else None,
+                )
+                reason = self._refusal(connection, node)
+                if reason is None:
+                    connection.send((LinkOpen(self.name, self._incarnation, attempt.number),))
+                    reason = await attempt.answer
+        except TimeoutError:
+            reason = "nobody answers"
+        except (OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+        if reason and self._attempts.get(node) is attempt:
+            del self._attempts[node]
+            self._failed(node)
+            connection.abort(reason)
+            self.listener.on_link_failed(node, reason)
+
+    def _failed(self, node: str) -> None:
+        """Do not try again at once."""
+        failures, _ = self._failures.pop(node, (0, 0))
+        pause_ms = BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
+        if len(self._failures) >= FAILURES_KEPT_MAX:
+            del self._failures[next(iter(self._failures))]
+        self._failures[node] = (failures + 1, self._now_ms() + pause_ms)
+
+    def _refusal(self, connection: Connection, node: str) -> str | None:
+        """Why the other end may not be taken for this node."""
+        return None if self._check_peer is None else self._check_peer(connection, node)
+
+    def _on_answer(self, node: str, attempt: _Attempt, message: Message) -> None:
+        """The node that was dialled has said whether it takes the connection."""
+        connection = attempt.connection
+        assert connection is not None
+        assert attempt.answer is not None
+        if isinstance(message, LinkAccepted):
+            if self._attempts.get(node) is attempt:
+                del self._attempts[node]
+                attempt.answer.set_result(None)
+                self._link(node, connection, message.incarnation, 0)
+            else:
+                connection.close(CROSSING)
+        elif isinstance(message, LinkRejected) and message.crossing:
+            # The other side's own connection is on its way; if it never comes, time is up.
+            connection.close(CROSSING)
+            attempt.connection = None
+        elif not attempt.answer.done():
+            is_rejected = isinstance(message, LinkRejected)
+            reason = message.reason if isinstance(message, LinkRejected) else "it is no node"
+            if not is_rejected:
+                self._counters.add("an unexpected first message")
+            attempt.answer.set_result(reason or "it does not want the link")
+
+    # --- accepting -----------------------------------------------------------------------------
+
+    def _accepted(self) -> Connection:
+        return Connection(self, self._settings.connection, self._counters, self._now_ms)
+
+    def on_opened(self, connection: Connection) -> None:
+        """A connection is there; one that was dialled is the attempt's."""
+        if self._attempt_of(connection) is not None:
+            return
+        count = len(self.links) + len(self._others) + len(self._unnamed)
+        if len(self._unnamed) >= self._settings.unnamed_max or (
+            count >= self._settings.connections_max
+        ):
+            self._counters.add("a connection too many")
+            connection.abort("there are too many connections")
+            return
+        self._unnamed[connection] = None
+
+    def _attempt_of(self, connection: Connection) -> tuple[str, _Attempt] | None:
+        for node, attempt in self._attempts.items():
+            if attempt.connection is connection:
+                return node, attempt
+        return None
+
+    def on_messages(self, connection: Connection, messages: Sequence[Message]) -> None:
+        """Messages on a connection, whoever is at its other end."""
+        node = self._node_of.get(connection)
+        if node is not None:
+            self.listener.on_link_messages(node, messages)
+            return
+        if connection in self._unnamed:
+            self._on_first(connection, messages)
+            return
+        found = self._attempt_of(connection)
+        if found is None:
+            return
+        self._on_answer(*found, messages[0])
+        if len(messages) > 1 and connection in self._node_of:
+            self.listener.on_link_messages(found[0], messages[1:])
+
+    def _on_first(self, connection: Connection, messages: Sequence[Message]) -> None:
+        first = messages[0]
+        if not isinstance(first, LinkOpen):
+            del self._unnamed[connection]
+            self._others[connection] = None
+            connection.trust()
+            if not self.listener.on_other(connection, messages):
+                self._counters.add("an unexpected first message")
+                del self._others[connection]
+                connection.abort("it did not say who it is")
+            return
+        reason = self._refusal(connection, first.node)
+        if reason is None and not 0 < len(first.node.encode()) <= NODE_NAME_BYTES_MAX:
+            reason = "the name of a node has 1 to 255 bytes"
+        if reason is None and first.node == self.name:
+            reason = f"{self.name} is this node itself"
+        if reason is not None:
+            self._counters.add("a node that was refused")
+            self._turn_away(connection, LinkRejected(reason))
+        elif self._may_replace(first):
+            del self._unnamed[connection]
+            self._take(connection, first)
+            if len(messages) > 1 and connection in self._node_of:
+                self.listener.on_link_messages(first.node, messages[1:])
+        else:
+            self._turn_away(connection, LinkRejected(CROSSING, crossing=True))
+
+    def _turn_away(self, connection: Connection, message: LinkRejected) -> None:
+        connection.send((message,))
+        connection.close(message.reason)
+
+    def _may_replace(self, opened: LinkOpen) -> bool:
+        """Whether a node's new connection takes the place of what there is."""
+        attempt = self._attempts.get(opened.node)
+        if attempt is not None and attempt.connection is not None:
+            return opened.node < self.name
+        link = self.links.get(opened.node)
+        if link is None:
+            return True
+        if (opened.incarnation, opened.number) > (link.incarnation, link.number):
+            return True
+        self._counters.add("an old connection that was repeated")
+        return False
+
+    def _take(self, connection: Connection, opened: LinkOpen) -> None:
+        node = opened.node
+        attempt = self._attempts.pop(node, None)
+        if attempt is not None:
+            if attempt.answer is not None and not attempt.answer.done():
+                attempt.answer.set_result(None)
+            if attempt.connection is not None:
+                attempt.connection.close(CROSSING)
+        former = self.links.pop(node, None)
+        if former is not None:
+            self._node_of.pop(former.connection, None)
+            former.connection.abort("another connection took its place")
+            self.listener.on_link_lost(node, "another connection took its place")
+        connection.send((LinkAccepted(self.name, self._incarnation),))
+        self._link(node, connection, opened.incarnation, opened.number)
+
+    def _link(self, node: str, connection: Connection, incarnation: int, number: int) -> None:
+        connection.trust()
+        self._failures.pop(node, None)
+        self.links[node] = _Link(connection, incarnation, number)
+        self._node_of[connection] = node
+        self.listener.on_link_up(node)
+
+    # --- the end of connections ----------------------------------------------------------------
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """A connection is gone."""
+        self._unnamed.pop(connection, None)
+        self._others.pop(connection, None)
+        node = self._node_of.pop(connection, None)
+        if node is not None:
+            del self.links[node]
+            self.listener.on_link_lost(node, reason)
+            return
+        found = self._attempt_of(connection)
+        if found is not None and found[1].answer is not None and not found[1].answer.done():
+            found[1].answer.set_result(reason)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection of somebody else is gone; its own handler was told."""
+        self._others.pop(connection, None)
+
+    def on_relieved(self, connection: Connection) -> None:
+        """A connection was congested, and is no more."""
+        self.listener.on_relieved()
+
+    # --- time ----------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Heartbeats, and the end of those that say nothing."""
+        interval_ms = self._settings.connection.liveness.heartbeat_ms / 2
+        last_ms = self._now_ms()
+        while True:
+            await asyncio.sleep(interval_ms / 1_000)
+            now_ms = self._now_ms()
+            late_ms = now_ms - last_ms - interval_ms
+            last_ms = now_ms
+            # A delay that is no more than the turn of a busy loop excuses nobody.
+            late_ms = late_ms if late_ms > interval_ms else 0
+            for connection in self._connections():
+                reason = connection.tick(now_ms, late_ms)
+                if reason is not None:
+                    connection.abort(reason)
