@@ -118,6 +118,8 @@ class Subscription:
         """Events that came and were not acknowledged, in order, and their positions."""
         self._handed: str | None = None
         """The last event that was handed out."""
+        self._taken: str | None = None
+        """The last event that counts as taken, if the node has not heard of it."""
         self._handed_count = 0
         session.add(self._number, self)
 
@@ -164,7 +166,7 @@ class Subscription:
         traceback: TracebackType | None,
     ) -> None:
         if error_type is None:
-            self._acknowledge_handed(at_once=True)
+            self._count_as_taken()
         await self.close()
 
     async def accepted(self) -> None:
@@ -173,7 +175,7 @@ class Subscription:
         Raises:
             SubscriptionEndedError: it has not.
         """
-        await self._until(lambda: self._state is not None)
+        await self._until(lambda: self._state is not None and not self._is_over)
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until the subscription has reached every publisher.
@@ -269,6 +271,7 @@ class Subscription:
     async def close(self, *, forget: bool = False) -> None:
         """End the subscription. A durable one goes on at the node, unless it is to `forget` it."""
         if not self._is_over:
+            self._acknowledge_taken()
             self._session.send((UnsubscribeWanted(self._number, forget),))
             self._session.remove(self._number)
             self.on_closed(None)
@@ -290,7 +293,7 @@ class Subscription:
 
     async def _next(self) -> Delivery | None:
         """The next event; None if the subscription was closed."""
-        self._acknowledge_handed()
+        self._count_as_taken()
         while not self._queue:
             if self._is_over:
                 if self._failure is not None:
@@ -315,11 +318,17 @@ class Subscription:
             self._session.send((Credit(self._number, self._owed),))
             self._owed = 0
 
-    def _acknowledge_handed(self, *, at_once: bool = False) -> None:
-        if self._handed is None or not self._options.auto_acknowledge:
-            return
-        if at_once or not self._queue or self._handed_count >= ACKNOWLEDGE_EVERY:
-            self._acknowledge_up_to(self._handed)
+    def _count_as_taken(self) -> None:
+        """All that was handed out is taken; the node hears of it now or soon."""
+        if self._handed is not None and self._options.auto_acknowledge:
+            self._taken = self._handed
+            if not self._queue or self._handed_count >= ACKNOWLEDGE_EVERY:
+                self._acknowledge_taken()
+
+    def _acknowledge_taken(self) -> None:
+        if self._taken is not None:
+            self._acknowledge_up_to(self._taken)
+            self._taken = None
 
     def _acknowledge_up_to(self, event_id: str) -> None:
         if event_id not in self._unacknowledged:

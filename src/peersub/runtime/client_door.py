@@ -63,25 +63,25 @@ RELIEF_CHECK_S: Final = 0.1
 
 
 class DurableHolders:
-    """Which door holds which durable subscription of a node: the last one that asked.
+    """Who holds which durable subscription of a node: the last one that asked.
 
     A client that comes back before the loss of its connection was noticed takes its own place.
     """
 
     def __init__(self) -> None:
-        self._doors: dict[str, ClientDoor] = {}
+        self._consumers: dict[str, QueuedConsumer] = {}
 
-    def take(self, name: str, door: ClientDoor) -> None:
-        """The door holds the subscription from now on; who held it hears that it does not."""
-        former = self._doors.pop(name, None)
-        if former is not None:
-            former.taken_over(name)
-        self._doors[name] = door
+    def take(self, consumer: QueuedConsumer) -> None:
+        """The consumer holds the subscription from now on; who held it hears of it."""
+        former = self._consumers.get(consumer.name)
+        if former is not None and former is not consumer:
+            former.taken_over()
+        self._consumers[consumer.name] = consumer
 
-    def give_up(self, name: str, door: ClientDoor) -> None:
-        """The door does not hold it any more."""
-        if self._doors.get(name) is door:
-            del self._doors[name]
+    def give_up(self, consumer: QueuedConsumer) -> None:
+        """The consumer does not hold it any more."""
+        if self._consumers.get(consumer.name) is consumer:
+            del self._consumers[consumer.name]
 
 
 class _Outgoing:
@@ -267,13 +267,13 @@ class ClientDoor:
     def _subscribe(self, consumer: QueuedConsumer, since: str = "") -> None:
         durable = DurableOptions(_since_of(since)) if consumer.is_durable else None
         if durable is not None:
-            self._holders.take(consumer.name, self)
+            self._holders.take(consumer)
         self._consumers[consumer.number] = consumer
         consumer.is_held = True
         try:
             self._node.subscribe(consumer.name, consumer.wanted, consumer, durable=durable)
         except ValueError:
-            self._holders.give_up(consumer.name, self)
+            self._holders.give_up(consumer)
             raise
 
     def _on_unsubscribe_wanted(self, message: UnsubscribeWanted) -> None:
@@ -281,7 +281,7 @@ class ClientDoor:
         if consumer is None:
             return
         if message.forget and consumer.is_durable:
-            self._holders.give_up(consumer.name, self)
+            self._holders.give_up(consumer)
             self._node.unsubscribe(consumer.name)
             consumer.is_held = False
         else:
@@ -292,20 +292,11 @@ class ClientDoor:
 
     def _release(self, consumer: QueuedConsumer) -> None:
         """The consumer is gone; a durable subscription goes on without it."""
-        self._holders.give_up(consumer.name, self)
+        self._holders.give_up(consumer)
         consumer.clear()
         if consumer.is_held:
             consumer.is_held = False
             self._node.detach(consumer.name)
-
-    def taken_over(self, name: str) -> None:
-        """Another consumer holds the durable subscription from now on."""
-        for consumer in list(self._consumers.values()):
-            if consumer.is_durable and consumer.name == name:
-                if consumer.is_held:
-                    consumer.is_held = False
-                    self._node.detach(name)
-                self.end(consumer, "another consumer has taken over the durable subscription")
 
     def _on_state_wanted(self, message: StateWanted) -> None:
         consumer = self._consumers.get(message.number)
@@ -359,7 +350,7 @@ class ClientDoor:
         """A subscription is over, and not because the client wanted it."""
         if self._is_lost or self._consumers.pop(consumer.number, None) is None:
             return
-        self._holders.give_up(consumer.name, self)
+        self._holders.give_up(consumer)
         if not consumer.is_durable:
             self._node.unsubscribe(consumer.name)
         consumer.phase, consumer.detail = SubscriptionPhase.ENDED, reason

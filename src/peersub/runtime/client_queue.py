@@ -152,6 +152,13 @@ class QueuedConsumer:
         self.is_held = False
         self._owner.end(self, reason)
 
+    def taken_over(self) -> None:
+        """Another consumer holds the durable subscription from now on."""
+        if self.is_held:
+            self.is_held = False
+            self._owner.let_go(self)
+        self._owner.end(self, "another consumer has taken over the durable subscription")
+
     # --- the queue -------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -1,0 +1,173 @@
+"""The Python API over real nodes and TCP on this machine."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import peersub
+from client.turns import on_loop, until
+from peersub import connect, join
+from peersub.client import (
+    ClientError,
+    ConnectError,
+    SubscriptionEndedError,
+)
+from peersub.overlays.settings import SettingsError
+from peersub.runtime.live_node import StartError
+from peersub.wire import encode
+from peersub.wire.client_messages import ClientRefused
+
+
+@contextlib.asynccontextmanager
+async def somebody(answer):
+    """A server that is no node: it answers what comes first with some bytes, and closes."""
+
+    async def serve(reader, writer):
+        await reader.read(10)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("overlay", ["chord", "tree", "flood"])
+@on_loop
+async def test_three_nodes_and_a_light_client(overlay):
+    async with (
+        join(overlay=overlay, network="test") as first,
+        join(first.node, overlay=overlay, network="test") as second,
+        join([second.node], overlay=overlay, network="test") as third,
+        connect(second.node, name="light") as light,
+    ):
+        assert (light.node, light.overlay, light.network) == (second.node, overlay, "test")
+        async with (
+            first.subscribe("n > 1") as above,
+            light.subscribe("n < 3") as below,
+            light.subscribe("n = 2") as two,
+        ):
+            for subscription in (above, below, two):
+                await subscription.ready(timeout=20)
+            await third.publish_many({"id": n, "n": n} for n in range(5))
+            assert sorted([(await anext(above)).id for _ in range(3)]) == ["2", "3", "4"]
+            assert sorted([(await anext(below)).id for _ in range(3)]) == ["0", "1", "2"]
+            delivery = (await two.take())[0]
+            assert delivery.event.id == "2" and delivery.hops >= 1
+            status = await light.status()
+            assert status["clients"]["client-2"]["name"] == "light"
+            assert status["clients"]["client-2"]["subscriptions"] == 2
+
+
+@on_loop
+async def test_at_least_once_through_a_light_client():
+    async with join() as first, join(first.node) as second, connect(first.node) as light:
+        async with second.subscribe("TRUE") as subscription:
+            await subscription.ready(timeout=20)
+            await light.publish({"a": 1}, id="sure", delivery="at_least_once", timeout=20)
+            # It was confirmed: it is here already, or on the last step.
+            assert (await anext(subscription)).id == "sure"
+
+
+@on_loop
+async def test_large_bodies_and_slow_readers():
+    async with join() as node, connect(node.node) as light:
+        async with light.subscribe("TRUE", queue_max=1_000) as subscription:
+            await subscription.ready(timeout=20)
+            body = bytes(1_000_000)
+            await light.publish_many(peersub.Event(f"e{n}", {"n": n}, body) for n in range(30))
+            taken = []
+            while len(taken) < 30:
+                taken += [delivery.event for delivery in await subscription.take(3)]
+            assert [event.id for event in taken] == [f"e{n}" for n in range(30)]
+            assert all(event.body == body for event in taken) and subscription.dropped == 0
+
+
+@on_loop
+async def test_a_client_comes_back_to_a_node_that_does():
+    node = await join()
+    address = node.node
+    async with connect(address) as light, light.subscribe("TRUE") as subscription:
+        await subscription.ready(timeout=20)
+        await node.close()
+        await until(lambda: not light.is_connected)
+        sure = asyncio.create_task(light.publish({"n": 1}, delivery="at_least_once"))
+        node = await join(listen=address)
+        await sure
+        await until(lambda: light.is_connected)
+        await subscription.ready(timeout=20)
+        await node.publish({"n": 2}, id="e2")
+        found = {(await anext(subscription)).attributes["n"]}
+        if found == {1}:
+            found.add((await anext(subscription)).attributes["n"])
+        assert 2 in found and subscription.gaps == 1
+        await node.close()
+
+
+@on_loop
+async def test_a_client_that_may_not_come_back_ends():
+    node = await join()
+    async with connect(node.node, reconnect=False) as light:
+        subscription = light.subscribe("TRUE")
+        await subscription.ready(timeout=20)
+        await node.close()
+        with pytest.raises(SubscriptionEndedError, match="was lost"):
+            await anext(subscription)
+        with pytest.raises(ClientError, match="was lost"):
+            await light.publish({})
+
+
+@on_loop
+async def test_nobody_there():
+    async with somebody(b"") as address:
+        pass
+    with pytest.raises(ConnectError, match=f"peersub node --listen {address}"):
+        await connect(address)
+    with pytest.raises(ValueError, match="is no address"):
+        await connect("localhost")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"", "no node can be reached"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "no node can be reached"),
+        (encode(ClientRefused("not on a Sunday")), "does not take this client: not on a Sunday"),
+    ],
+)
+@on_loop
+async def test_somebody_else_there(answer, message):
+    async with somebody(answer) as address:
+        with pytest.raises(ConnectError, match=message):
+            await connect(address)
+
+
+@on_loop
+async def test_a_node_that_cannot_begin_says_why():
+    with pytest.raises(SettingsError, match="there is no overlay 'ring'"):
+        await join(overlay="ring")
+    async with join() as node:
+        with pytest.raises(StartError, match="cannot listen"):
+            await join(listen=node.node)
+
+
+@on_loop
+async def test_clients_that_leave_are_forgotten():
+    async with join() as node:
+        for _ in range(3):
+            async with connect(node.node) as light, light.subscribe("TRUE") as subscription:
+                await subscription.ready(timeout=20)
+
+        async def is_alone():
+            status = await node.status()
+            return list(status["clients"]) == ["client-1"] and not status["subscriptions"]
+
+        while not await is_alone():
+            await asyncio.sleep(0.001)
+        assert (await node.status())["connections"]["clients"] == 0
