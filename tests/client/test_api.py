@@ -166,19 +166,21 @@ async def test_take_waits_for_the_first_only():
 @on_loop
 async def test_what_is_not_taken_waits_in_bounds_and_is_counted():
     here = await world()
-    async with here.client.subscribe("TRUE", queue_max=10) as slow:
-        async with here.client.subscribe("TRUE", queue_max=10_000) as other:
-            here.node.emit(*range(100))
-            await settle()
-            assert slow.waiting == 10
-            taken = ids(await slow.take())
-            while len(taken) < 20:
-                taken += ids(await slow.take())
-            # Ten were on the way, and the last ten waited at the node.
-            assert taken == [f"e{n}" for n in [*range(10), *range(90, 100)]]
-            await until(lambda: slow.dropped)
-            assert slow.dropped == 80 and other.dropped == 0
-            assert len(await other.take()) == 100
+    async with (
+        here.client.subscribe("TRUE", queue_max=10) as slow,
+        here.client.subscribe("TRUE", queue_max=10_000) as other,
+    ):
+        here.node.emit(*range(100))
+        await settle()
+        assert slow.waiting == 10
+        taken = ids(await slow.take())
+        while len(taken) < 20:
+            taken += ids(await slow.take())
+        # Ten were on the way, and the last ten waited at the node.
+        assert taken == [f"e{n}" for n in [*range(10), *range(90, 100)]]
+        await until(lambda: slow.dropped)
+        assert slow.dropped == 80 and other.dropped == 0
+        assert len(await other.take()) == 100
 
 
 @on_loop

@@ -67,26 +67,33 @@ async def test_three_nodes_and_a_light_client(overlay):
 
 @on_loop
 async def test_at_least_once_through_a_light_client():
-    async with join() as first, join(first.node) as second, connect(first.node) as light:
-        async with second.subscribe("TRUE") as subscription:
-            await subscription.ready(timeout=20)
-            await light.publish({"a": 1}, id="sure", delivery="at_least_once", timeout=20)
-            # It was confirmed: it is here already, or on the last step.
-            assert (await anext(subscription)).id == "sure"
+    async with (
+        join() as first,
+        join(first.node) as second,
+        connect(first.node) as light,
+        second.subscribe("TRUE") as subscription,
+    ):
+        await subscription.ready(timeout=20)
+        await light.publish({"a": 1}, id="sure", delivery="at_least_once", timeout=20)
+        # It was confirmed: it is here already, or on the last step.
+        assert (await anext(subscription)).id == "sure"
 
 
 @on_loop
 async def test_large_bodies_and_slow_readers():
-    async with join() as node, connect(node.node) as light:
-        async with light.subscribe("TRUE", queue_max=1_000) as subscription:
-            await subscription.ready(timeout=20)
-            body = bytes(1_000_000)
-            await light.publish_many(peersub.Event(f"e{n}", {"n": n}, body) for n in range(30))
-            taken = []
-            while len(taken) < 30:
-                taken += [delivery.event for delivery in await subscription.take(3)]
-            assert [event.id for event in taken] == [f"e{n}" for n in range(30)]
-            assert all(event.body == body for event in taken) and subscription.dropped == 0
+    async with (
+        join() as node,
+        connect(node.node) as light,
+        light.subscribe("TRUE", queue_max=1_000) as subscription,
+    ):
+        await subscription.ready(timeout=20)
+        body = bytes(1_000_000)
+        await light.publish_many(peersub.Event(f"e{n}", {"n": n}, body) for n in range(30))
+        taken = []
+        while len(taken) < 30:
+            taken += [delivery.event for delivery in await subscription.take(3)]
+        assert [event.id for event in taken] == [f"e{n}" for n in range(30)]
+        assert all(event.body == body for event in taken) and subscription.dropped == 0
 
 
 @on_loop

@@ -136,6 +136,11 @@ class Subscription:
         return bool(self._options.durable)
 
     @property
+    def auto_acknowledges(self) -> bool:
+        """Whether an event of a durable subscription counts as taken when the next is asked for."""
+        return self._options.auto_acknowledge
+
+    @property
     def is_ready(self) -> bool:
         """Whether it has reached every publisher."""
         return self._state is not None and self._state.phase is SubscriptionPhase.READY
