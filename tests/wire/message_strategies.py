@@ -12,9 +12,11 @@ from enum import IntEnum
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import strategies as st
 
 from peersub.filters import Filter
+from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
@@ -45,6 +47,20 @@ publications = st.builds(
 )
 
 
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """Parts of batches; what is in the columns is no affair of the wire."""
+    total = draw(st.integers(1, BATCH_ROWS_MAX))
+    numbers = sorted(draw(st.sets(st.integers(0, total - 1), max_size=5)))
+    return Batch(
+        draw(st.text("abc/é", min_size=1, max_size=20)),
+        np.array(numbers, np.uint32),
+        total,
+        delivery=draw(st.sampled_from(list(Delivery))),
+        packed=draw(st.binary(max_size=30)),
+    )
+
+
 def of_type(hint: Any, depth: int = 2) -> st.SearchStrategy[Any]:
     """Values of a type, messages in messages up to so deep."""
     simple = {
@@ -56,6 +72,7 @@ def of_type(hint: Any, depth: int = 2) -> st.SearchStrategy[Any]:
         Filter: st.sampled_from(FILTERS),
         PeerId: peers,
         Publication: publications,
+        Batch: batches(),
     }
     if hint in simple:
         return simple[hint]
@@ -98,6 +115,9 @@ records = st.sampled_from(RECORD_CLASSES).flatmap(instances)
 
 def plain(value: Any) -> Any:
     """A value that equals another's iff both are the same in every part, also within events."""
+    if isinstance(value, Batch):
+        numbers = value.numbers.tolist()
+        return ("Batch", value.id, value.delivery, value.total, numbers, value.packed)
     if isinstance(value, Publication):
         return ("Publication", value.id, value.delivery, spelled(value.attributes), value.body)
     if is_dataclass(value):

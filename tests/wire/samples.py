@@ -4,10 +4,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from peersub.filters import Filter
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import records
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.flood import messages as flood
@@ -22,6 +25,13 @@ LEDE = Filter.xpath("/nitf/body//p[@lede = 'true']")
 
 TRADE = Publication("e1", {"symbol": "ACME", "price": 12.5, "size": 300}, None)
 STORY = Publication("story-2", {}, b"<nitf><body/></nitf>", delivery=Delivery.AT_LEAST_ONCE)
+TRADES = Batch(
+    "b7",
+    np.array([0, 7], np.uint32),
+    1_024,
+    delivery=Delivery.AT_LEAST_ONCE,
+    packed=b"an Arrow stream",
+)
 EVERY_KIND = Publication(
     "kinds",
     {
@@ -76,6 +86,7 @@ MESSAGES: dict[str, Any] = {
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),
     "notify-every-kind": routing.Notify(EVERY_KIND, (1, 2, 3, 4), 200),
     "confirm": routing.Confirm("e1", 77),
+    "notify-batch": routing.NotifyBatch(TRADES, (2**63, 2**62), 2, 5),
     "filter-update": routing.FilterUpdate(
         number=12,
         responsibility=3,
@@ -135,4 +146,6 @@ RECORDS: dict[str, Any] = {
     "subscription-removed": records.SubscriptionRemoved("s1"),
     "event-stored": records.EventStored(STORY, ("s1", "s2"), 1_700_000_000_000, 4),
     "event-handed-over": records.EventHandedOver("story-2"),
+    "batch-stored": records.BatchStored(TRADES, (("s1", (0, 7)), ("s2", (7,))), 1_700_000_000_000),
+    "batch-handed-over": records.BatchHandedOver("b7", (0, 7)),
 }

@@ -122,6 +122,10 @@ class Connection(asyncio.Protocol):
         """The socket is connected, and TLS agreed on, if there is any."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._close_reason is not None:
+            # It was given up while it was made.
+            transport.abort()
+            return
         transport.set_write_buffer_limits(high=_SOCKET_BYTES)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):

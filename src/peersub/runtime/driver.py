@@ -29,6 +29,7 @@ from peersub.overlays.core.effects import (
     CancelTimer,
     Connect,
     Deliver,
+    DeliverBatch,
     Disconnect,
     Drop,
     Effect,
@@ -58,6 +59,10 @@ class Outside(Protocol):
 
     def on_deliver(self, effect: Deliver) -> None:
         """An event for subscriptions of this node."""
+        ...
+
+    def on_deliver_batch(self, effect: DeliverBatch) -> None:
+        """Many events for subscriptions of this node."""
         ...
 
     def on_ready(self, subscription: str) -> None:
@@ -116,6 +121,7 @@ class Driver:
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
             Deliver: outside.on_deliver,
+            DeliverBatch: outside.on_deliver_batch,
             Persist: self._persist,
             Connect: self._connect,
             Disconnect: self._disconnect,

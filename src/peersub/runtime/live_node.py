@@ -10,23 +10,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Join,
     Leave,
     Publish,
+    PublishBatch,
     Start,
     Subscribe,
     Unsubscribe,
 )
-from peersub.overlays.core.effects import Deliver
+from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.addresses import join_address, split_address
 from peersub.runtime.clock import Clock, new_incarnation
@@ -35,6 +39,9 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.transport import Transport
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "DurableOptions",
@@ -76,6 +83,10 @@ class Sink(Protocol):
         """An event; `position` is its place in the log if the subscription is durable."""
         ...
 
+    def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        """The events at these places of a batch; never for a durable subscription."""
+        ...
+
     def ready(self) -> None:
         """The overlay keeps its promise for the subscription."""
         ...
@@ -83,6 +94,11 @@ class Sink(Protocol):
     def ended(self, reason: str) -> None:
         """Nothing more comes."""
         ...
+
+
+def _has_columns() -> bool:
+    """Whether this installation can take events in columns."""
+    return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
 
 
 ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
@@ -148,7 +164,9 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        node = Node(overlay, network=settings.network, settings=settings.links)
+        # Who reads the trace wants to see each event.
+        features = (BATCHES_FEATURE,) if _has_columns() and self._observer is None else ()
+        node = Node(overlay, network=settings.network, settings=settings.links, features=features)
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
@@ -204,6 +222,12 @@ class LiveNode:
         for publication in publications:
             self._waiting[publication.id] = on_ended
         driver.tell(Publish(tuple(publications)))
+
+    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+        """Publish many events at once; `on_ended` is called once, with the name of the batch."""
+        driver = self._running()
+        self._waiting[batch.id] = on_ended
+        driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
         """Whether whoever publishes should hold back (`relief`)."""
@@ -280,6 +304,14 @@ class LiveNode:
             sink = sinks.get(name)
             if sink is not None:
                 sink.deliver(publication, hops, None)
+
+    def on_deliver_batch(self, effect: DeliverBatch) -> None:
+        """Many events for subscriptions of this node."""
+        sinks, batch, hops = self._sinks, effect.batch, effect.hops
+        for name, rows in effect.wanted:
+            sink = sinks.get(name)
+            if sink is not None:
+                sink.deliver_batch(batch, rows, hops)
 
     def on_ready(self, subscription: str) -> None:
         """The overlay keeps its promise for the subscription."""

@@ -28,6 +28,7 @@ from msgspec.structs import astuple
 from peersub.filters.filter import Filter
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.routing.messages import NotifyBatch
 from peersub.wire.errors import UnknownMessageError, WireError
 from peersub.wire.fields import FieldCodecs, Reader, Writer, fields_of, widened
 from peersub.wire.filter_bytes import FilterMemory
@@ -116,7 +117,7 @@ class Codec:
     def is_about_event(self, kind: type) -> bool:
         """Whether messages of this kind bring an event."""
         plan = self._plan_of_class.get(kind)
-        return plan is not None and plan.is_about_event
+        return plan is not None and (plan.is_about_event or kind is NotifyBatch)
 
     # --- writing ---------------------------------------------------------------------------------
 

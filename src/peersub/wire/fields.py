@@ -21,9 +21,11 @@ from msgspec import NODEFAULT, Meta, defstruct
 from msgspec.structs import astuple
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX, PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
+from peersub.wire.batches import BATCH, read_batch, write_batch
 from peersub.wire.errors import WireError
 from peersub.wire.filter_bytes import FilterMemory
 from peersub.wire.limits import (
@@ -106,6 +108,7 @@ class FieldCodecs:
             Filter: FieldCodec(wanted, lambda data, _: filters.filter_of(data)),
             Message: FieldCodec(payload, read_message, write_message),
             Publication: FieldCodec(PUBLICATION, read_publication, write_publication),
+            Batch: FieldCodec(BATCH, read_batch, write_batch),
             PeerId: FieldCodec(_PEER, _read_peer),
             tuple[int, ...]: FieldCodec(_many(_INTEGER), _read_integers),
         }

@@ -16,6 +16,9 @@ BODY_BYTES_MAX: Final = 16 * 1_024 * 1_024
 FRAME_BYTES_MAX: Final = BODY_BYTES_MAX + ATTRIBUTES_BYTES_MAX + 4 * HEADER_BYTES_MAX
 """Room for the largest event, also where it travels inside of other messages."""
 
+BATCH_BYTES_MAX: Final = BODY_BYTES_MAX
+"""Of the columns of a batch of events."""
+
 LIST_ITEMS_MAX: Final = 65_536
 """Entries, keys, names, numbers in one list of a message."""
 TEXT_CHARACTERS_MAX: Final = 65_536

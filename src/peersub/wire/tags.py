@@ -42,6 +42,7 @@ MESSAGES: Final[dict[int, type]] = {
     23: routing.FilterConfirmed,
     24: routing.FilterMismatch,
     25: routing.ResponsibilityChange,
+    26: routing.NotifyBatch,
     # flood: 40 to 49
     40: flood.Flooded,
     41: flood.NeighboursWanted,
@@ -88,4 +89,7 @@ RECORDS: Final[dict[int, type]] = {
     102: records.SubscriptionRemoved,
     103: records.EventStored,
     104: records.EventHandedOver,
+    # 105: records.EventSeen
+    106: records.BatchStored,
+    107: records.BatchHandedOver,
 }

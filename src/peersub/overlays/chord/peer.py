@@ -58,6 +58,7 @@ from peersub.overlays.core.causes import (
     PeerConnected,
     PeerLost,
     Publish,
+    PublishBatch,
     Received,
     Restored,
     Start,
@@ -165,6 +166,10 @@ class ChordPeer:
                         self._on_message(peer, message, now_ms)
             case Publish(publications) if self.phase is not Phase.MEMBER:
                 self._hold(publications)
+            case PublishBatch(batch) if self.phase is not Phase.MEMBER:
+                # Who publishes so much can wait, and try again.
+                reason = "the node is not a member of the network: publish when it is"
+                self.engine.emit(PublishFailed(batch.id, reason))
             case _:
                 if not self.engine.handle_cause(cause, now_ms) or isinstance(cause, Restored):
                     self._on_change(cause, now_ms)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
@@ -21,6 +22,7 @@ __all__ = [
     "PeerLost",
     "Persisted",
     "Publish",
+    "PublishBatch",
     "Received",
     "Restored",
     "Start",
@@ -85,6 +87,13 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishBatch:
+    """A publisher on this node hands over many events at once; they end together."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Messages of a peer, in the order of their arrival, for the peer in this slot."""
 
@@ -106,6 +115,7 @@ class PeerConnected:
 
     peer: PeerId
     greeting: bytes = field(default=b"")
+    features: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,7 @@ Cause: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Publish
+    | PublishBatch
     | Received
     | TimerFired
     | PeerConnected

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = [
     "CancelTimer",
     "Connect",
     "Deliver",
+    "DeliverBatch",
     "Disconnect",
     "Drop",
     "Effect",
@@ -81,6 +86,16 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverBatch:
+    """Hand these events to subscriptions of this node: each has the places in the batch."""
+
+    batch: Batch
+    wanted: tuple[tuple[str, np.ndarray], ...]
+    hops: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Keep the record on disk; Persisted(token) follows when it would survive a crash."""
 
@@ -134,6 +149,7 @@ Effect: TypeAlias = (
     | SetTimer
     | CancelTimer
     | Deliver
+    | DeliverBatch
     | Persist
     | SubscriptionReady
     | SubscriptionPending

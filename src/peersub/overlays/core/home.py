@@ -8,21 +8,28 @@ After a crash, what was stored and is not known to be handed over is handed over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
-from peersub.overlays.core.effects import Deliver, Effect, Persist
-from peersub.overlays.core.history import History
+from peersub.overlays.core.batch import Batch, event_id_of
+from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
+from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import (
+    BatchHandedOver,
+    BatchStored,
     EventHandedOver,
     EventStored,
     Record,
     SubscriptionRemoved,
     SubscriptionStored,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Home", "HomeSettings"]
 
@@ -51,6 +58,32 @@ class _Storing:
     waiting: list[Callable[[], None]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
+class _StoringBatch:
+    """Events on their way to disk together, the places that each subscription wants."""
+
+    batch: Batch
+    wanted: tuple[tuple[str, np.ndarray], ...]
+    hops: int
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+
+
+class _Countdown:
+    """Calls `then` when the last of several has called."""
+
+    __slots__ = ("_left", "_then")
+
+    def __init__(self, left: int, then: Callable[[], None]) -> None:
+        self._left = left
+        self._then = then
+
+    def one_less(self) -> None:
+        """One of them is done."""
+        self._left -= 1
+        if not self._left:
+            self._then()
+
+
 class Home:
     """The subscriptions of a peer, and what was handed to them.
 
@@ -60,12 +93,15 @@ class Home:
 
     def __init__(self, settings: HomeSettings, emit: Callable[[Effect], None]) -> None:
         self.subscriptions: dict[str, Filter] = {}
+        self.version = 0
+        """Grows when a subscription comes or goes."""
         self._settings = settings
         self._emit = emit
         self._matcher: Matcher | None = None
-        self._seen: History[str] = History(settings.seen_events_max, settings.history_horizon_ms)
-        self._stored: History[str] = History(settings.seen_events_max, settings.history_horizon_ms)
+        self._seen = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
+        self._stored = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
         self._storing: dict[str, _Storing] = {}
+        self._storing_batches: list[_StoringBatch] = []
         self._tokens = 0
         self._then: dict[int, Callable[[], None]] = {}
 
@@ -97,11 +133,13 @@ class Home:
 
     def _move_in(self, name: str, wanted: Filter) -> None:
         self.subscriptions[name] = wanted
+        self.version += 1
         if self._matcher is not None:
             self._matcher.add(name, wanted)
 
     def _move_out(self, name: str) -> None:
         del self.subscriptions[name]
+        self.version += 1
         if self._matcher is not None:
             self._matcher.remove(name)
 
@@ -159,6 +197,77 @@ class Home:
         for then in storing.waiting:
             then()
 
+    # --- batches -------------------------------------------------------------------------------
+
+    def see_batch(self, batch: Batch, now_ms: int) -> Batch:
+        """What of a best-effort batch is new here; it is seen from now on."""
+        return batch.part(self._seen.add_batch(batch, now_ms))
+
+    def hand_over_batch(
+        self, batch: Batch, wanted: tuple[tuple[str, np.ndarray], ...], hops: int
+    ) -> None:
+        """Give best-effort events, which were not seen before, to those who want them."""
+        if wanted:
+            self._emit(DeliverBatch(batch, wanted, hops))
+
+    def store_batch(
+        self,
+        batch: Batch,
+        wanted: tuple[tuple[str, np.ndarray], ...],
+        hops: int,
+        now_ms: int,
+        then: Callable[[], None],
+    ) -> bool:
+        """Take acknowledged events home. False if nothing is to wait for; else `then` runs."""
+        import numpy as np
+
+        if not wanted:
+            return False
+        part = batch.part(np.unique(np.concatenate([rows for _, rows in wanted])))
+        part = part.part(self._stored.add_batch(part, now_ms))
+        # What came before, by another way, may not be on disk yet.
+        waits = [each for each in self._storing_batches if each.batch.id == batch.id]
+        if len(part):
+            waits.append(self._begin_storing(part, batch, wanted, hops, now_ms))
+        countdown = _Countdown(len(waits), then)
+        for storing in waits:
+            storing.waiting.append(countdown.one_less)
+        return bool(waits)
+
+    def _begin_storing(
+        self,
+        part: Batch,
+        batch: Batch,
+        wanted: tuple[tuple[str, np.ndarray], ...],
+        hops: int,
+        now_ms: int,
+    ) -> _StoringBatch:
+        import numpy as np
+
+        place_of = np.full(batch.total, -1, np.int64)
+        place_of[part.numbers] = np.arange(len(part))
+        named: list[tuple[str, np.ndarray]] = []
+        for name, rows in wanted:
+            places = place_of[batch.numbers[rows]]
+            places = places[places >= 0]
+            if len(places):
+                named.append((name, places))
+        storing = _StoringBatch(part, tuple(named), hops)
+        self._storing_batches.append(storing)
+        numbers = tuple((name, tuple(part.numbers[its].tolist())) for name, its in named)
+        record = BatchStored(part, numbers, now_ms, hops)
+        self.persist(record, lambda: self._on_batch_stored(storing))
+        return storing
+
+    def _on_batch_stored(self, storing: _StoringBatch) -> None:
+        self._storing_batches.remove(storing)
+        wanting = tuple(each for each in storing.wanted if each[0] in self.subscriptions)
+        if wanting:
+            self._emit(DeliverBatch(storing.batch, wanting, storing.hops))
+        self.persist(BatchHandedOver(storing.batch.id, tuple(storing.batch.numbers.tolist())))
+        for then in storing.waiting:
+            then()
+
     # --- the disk ------------------------------------------------------------------------------
 
     def persist(self, record: Record, then: Callable[[], None] | None = None) -> None:
@@ -177,7 +286,7 @@ class Home:
     def restore(self, records: Iterable[Record], now_ms: int) -> None:
         """Remember what the disk knows; hand over again what may not have been."""
         unsure: dict[str, EventStored] = {}
-        for record in records:
+        for record in _one_by_one(records):
             if isinstance(record, SubscriptionStored):
                 if record.subscription in self.subscriptions:
                     self._move_out(record.subscription)
@@ -196,3 +305,22 @@ class Home:
             if wanting:
                 self._emit(Deliver(stored.publication, wanting, stored.hops, again=True))
             self.persist(EventHandedOver(event_id))
+
+
+def _one_by_one(records: Iterable[Record]) -> Iterator[Record]:
+    """The records, with those about batches as records about each of their events."""
+    for record in records:
+        if isinstance(record, BatchStored):
+            wanting: dict[int, list[str]] = {}
+            for name, numbers in record.wanted:
+                for number in numbers:
+                    wanting.setdefault(number, []).append(name)
+            batch = record.batch
+            for number, event in zip(batch.numbers.tolist(), batch.publications(), strict=True):
+                names = tuple(wanting.get(number, ()))
+                yield EventStored(event, names, record.at_ms, record.hops)
+        elif isinstance(record, BatchHandedOver):
+            for number in record.numbers:
+                yield EventHandedOver(event_id_of(record.batch_id, number))
+        else:
+            yield record

@@ -135,7 +135,7 @@ class Links:
             return
         if slot not in link.holders:
             link.holders = (*link.holders, slot)
-        self.tell((slot,), PeerConnected(link.peer, link.greeting))
+        self.tell((slot,), PeerConnected(link.peer, link.greeting, link.features))
 
     def dial(self, node: str) -> Link:
         """Ask the driver for a connection to a node that there is no link to."""
@@ -342,7 +342,7 @@ class Links:
             self._say_reliably(link, LinkWanted())
         link.holders = self._slots()
         link.asked = ()
-        self.tell(link.holders, PeerConnected(link.peer, link.greeting))
+        self.tell(link.holders, PeerConnected(link.peer, link.greeting, link.features))
 
     def refused(self, link: Link, hello: Hello, reason: str, via: str) -> None:
         """There can be no link; the other side has found the same, or will from our HELLO."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
 
 __all__ = [
+    "BatchHandedOver",
+    "BatchStored",
     "EventHandedOver",
     "EventStored",
     "IdentityStored",
@@ -60,6 +63,33 @@ class EventHandedOver:
     event_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class BatchStored:
+    """Events under an acknowledged promise have come home together.
+
+    Of `EventStored` for each event; `wanted` has, per subscription, the numbers of its events.
+    """
+
+    batch: Batch
+    wanted: tuple[tuple[str, tuple[int, ...]], ...]
+    at_ms: int
+    hops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHandedOver:
+    """The stored events of a batch with these numbers were handed to their subscriptions."""
+
+    batch_id: str
+    numbers: tuple[int, ...]
+
+
 Record: TypeAlias = (
-    IdentityStored | SubscriptionStored | SubscriptionRemoved | EventStored | EventHandedOver
+    IdentityStored
+    | SubscriptionStored
+    | SubscriptionRemoved
+    | EventStored
+    | EventHandedOver
+    | BatchStored
+    | BatchHandedOver
 )

@@ -6,10 +6,13 @@ trailing fields of messages, and *features*, which a node uses only towards peer
 
 from __future__ import annotations
 
-__all__ = ["PROTOCOL_VERSION", "TUNNELS_FEATURE"]
+__all__ = ["BATCHES_FEATURE", "PROTOCOL_VERSION", "TUNNELS_FEATURE"]
 
 PROTOCOL_VERSION: tuple[int, int] = (1, 1)
 """Major and minor. 1.1 brought what drivers say to each other before HELLO, and clients."""
+
+BATCHES_FEATURE = "batches"
+"""The node takes many events in one message, in columns."""
 
 TUNNELS_FEATURE = "tunnels"
 """The node relays for others, and accepts what comes through a relay."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
@@ -21,6 +22,7 @@ from peersub.overlays.core.causes import (
     PeerLost,
     Persisted,
     Publish,
+    PublishBatch,
     Received,
     Restored,
     Start,
@@ -69,6 +71,9 @@ class FloodSettings:
     home: HomeSettings = field(default_factory=HomeSettings)
 
 
+_BEST_EFFORT_ONLY = "flood promises best effort only: use chord for at-least-once"
+
+
 class FloodPeer:
     """A node's part in the flood."""
 
@@ -100,6 +105,8 @@ class FloodPeer:
             case Publish(publications):
                 for publication in publications:
                     self._publish(publication, now_ms)
+            case PublishBatch(batch):
+                self._publish_batch(batch, now_ms)
             case Subscribe(name, wanted):
                 if not self.home.subscribe(name, wanted, lambda: self._ready(name)):
                     self._out.emit(Drop(f"the subscription {name} exists already"))
@@ -148,11 +155,19 @@ class FloodPeer:
 
     def _publish(self, publication: Publication, now_ms: int) -> None:
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            reason = "flood promises best effort only: use chord for at-least-once"
-            self._out.emit(PublishFailed(publication.id, reason))
+            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
             return
         self._spread(publication, 0, None, now_ms)
         self._out.emit(PublishCompleted(publication.id))
+
+    def _publish_batch(self, batch: Batch, now_ms: int) -> None:
+        """Flooding looks at no content: its events travel one by one, and end together."""
+        if batch.delivery is Delivery.AT_LEAST_ONCE:
+            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            return
+        for publication in batch.publications():
+            self._spread(publication, 0, None, now_ms)
+        self._out.emit(PublishCompleted(batch.id))
 
     def _on_flooded(self, peer: PeerId, message: Flooded, now_ms: int) -> None:
         if not message.publication.is_sound:

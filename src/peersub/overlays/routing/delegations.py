@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.routing.messages import Confirm, Notify
+from peersub.overlays.routing.messages import Confirm, Notify, NotifyBatch
 from peersub.overlays.routing.topology import Scope
 
 __all__ = ["DelegationSettings", "Delegations", "Task", "TaskKey"]
@@ -45,16 +46,17 @@ class Part:
 
     peer: PeerId | None
     scope: Scope
+    content: Publication | Batch
     due_ms: int = 0
     pause_ms: int = 0
 
 
 @dataclass(slots=True)
 class Task:
-    """An event to be served in a scope, and what is missing until it is."""
+    """An event, or a batch, to be served in a scope, and what is missing until it is."""
 
     key: TaskKey
-    publication: Publication
+    publication: Publication | Batch
     scope: Scope
     hops: int
     began_ms: int
@@ -64,9 +66,11 @@ class Task:
     control: str = ""
     """The reserved name of a control notification."""
 
-    def notify(self, scope: Scope, number: int) -> Notify:
+    def notify(self, part: Part, number: int) -> Notify | NotifyBatch:
         """The message that delegates a part."""
-        return Notify(self.publication, scope, self.hops + 1, number, self.control)
+        if isinstance(part.content, Batch):
+            return NotifyBatch(part.content, part.scope, self.hops + 1, number)
+        return Notify(part.content, part.scope, self.hops + 1, number, self.control)
 
 
 class Delegations:
@@ -79,7 +83,7 @@ class Delegations:
     def __init__(
         self,
         settings: DelegationSettings,
-        send: Callable[[PeerId, Notify | Confirm], None],
+        send: Callable[[PeerId, Notify | NotifyBatch | Confirm], None],
         spread: Callable[[Task, Scope, int], None],
         finished: Callable[[Task], None],
     ) -> None:
@@ -98,25 +102,28 @@ class Delegations:
     # --- taking on -----------------------------------------------------------------------------
 
     def own(
-        self, publication: Publication, scope: Scope, now_ms: int, control: str = ""
+        self, publication: Publication | Batch, scope: Scope, now_ms: int, control: str = ""
     ) -> Task | None:
         """A task for an event that is published here; None if there are too many."""
         self._numbers += 1
         task = Task((None, self._numbers), publication, scope, 0, now_ms, control=control)
         return self._open(task)
 
-    def take_on(self, delegator: PeerId, notify: Notify, now_ms: int) -> Task | None:
+    def take_on(self, delegator: PeerId, notify: Notify | NotifyBatch, now_ms: int) -> Task | None:
         """A task for an event that was delegated to this node; None if there is nothing to do."""
         key = (delegator, notify.delegation)
         if key in self._tasks:
             return None
+        content: Publication | Batch
+        if isinstance(notify, NotifyBatch):
+            content, control = notify.batch, ""
+        else:
+            content, control = notify.publication, notify.control
         if key in self._done:
-            self._send(delegator, Confirm(notify.publication.id, notify.delegation))
+            self._send(delegator, Confirm(content.id, notify.delegation))
             return None
         # Refused for want of room: the delegator asks again later.
-        return self._open(
-            Task(key, notify.publication, notify.scope, notify.hops, now_ms, control=notify.control)
-        )
+        return self._open(Task(key, content, notify.scope, notify.hops, now_ms, control=control))
 
     def _open(self, task: Task) -> Task | None:
         if len(self._tasks) >= self._settings.tasks_max:
@@ -130,13 +137,22 @@ class Delegations:
         if task is not None:
             self._abandon(task)
 
-    def delegate(self, task: Task, peer: PeerId, scope: Scope, now_ms: int) -> None:
-        """Let the peer serve a part of the task's scope."""
+    def delegate(
+        self,
+        task: Task,
+        peer: PeerId,
+        scope: Scope,
+        now_ms: int,
+        content: Publication | Batch | None = None,
+    ) -> None:
+        """Let the peer serve a part of the task's scope; `content` is what it wants of a batch."""
         self._numbers += 1
         pause_ms = self._settings.retry_ms
         self._owners[self._numbers] = task
-        task.parts[self._numbers] = Part(peer, scope, now_ms + pause_ms, pause_ms)
-        self._send(peer, task.notify(scope, self._numbers))
+        content = task.publication if content is None else content
+        part = Part(peer, scope, content, now_ms + pause_ms, pause_ms)
+        task.parts[self._numbers] = part
+        self._send(peer, task.notify(part, self._numbers))
 
     # --- what becomes of them ------------------------------------------------------------------
 
@@ -196,9 +212,11 @@ class Delegations:
         """Spread what is nobody's among the present edges."""
         for task in list(self._tasks.values()):
             orphans = [number for number, part in task.parts.items() if part.peer is None]
+            # Events of a batch that went to a peer one by one share its scope.
+            scopes = dict.fromkeys(task.parts[number].scope for number in orphans)
             for number in orphans:
-                scope = task.parts[number].scope
                 self._close_part(task, number)
+            for scope in scopes:
                 self._spread(task, scope, now_ms)
             if orphans:
                 self.check(task, now_ms)
@@ -214,7 +232,7 @@ class Delegations:
                     continue
                 part.pause_ms = min(2 * part.pause_ms, self._settings.retry_ms_max)
                 part.due_ms = now_ms + part.pause_ms
-                self._send(part.peer, task.notify(part.scope, number))
+                self._send(part.peer, task.notify(part, number))
 
     def _give_up(self, task: Task) -> None:
         waiting = sorted({str(part.peer) for part in task.parts.values()})

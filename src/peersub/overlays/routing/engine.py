@@ -21,11 +21,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Cause,
     ConsumerAcked,
+    PeerConnected,
     Persisted,
     Publish,
+    PublishBatch,
     Restored,
     Subscribe,
     Timer,
@@ -48,6 +51,8 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.versions import BATCHES_FEATURE
+from peersub.overlays.routing.batch_routing import BatchRouting
 from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Task, TaskKey
 from peersub.overlays.routing.maintenance import FilterMaintenance, MaintenanceSettings
 from peersub.overlays.routing.messages import (
@@ -56,6 +61,7 @@ from peersub.overlays.routing.messages import (
     FilterMismatch,
     FilterUpdate,
     Notify,
+    NotifyBatch,
     ResponsibilityChange,
 )
 from peersub.overlays.routing.rows import Rows
@@ -107,14 +113,17 @@ class RoutingEngine:
         self.delegations = Delegations(
             settings.delegations, self._out.send, self._spread_task, self._on_published
         )
+        self._batches = BatchRouting(self.maintenance, self.home)
         self._linked: dict[PeerId, None] = {}
+        self._takes_batches: dict[PeerId, None] = {}
         self._control: dict[str, Filter] = {}
         self._stored_subscriptions: dict[str, None] = {}
         self._told_ready: dict[str, None] = {}
         self._published: History[str] = History(
             settings.replay_events_max, settings.replay_horizon_ms
         )
-        self._replayable: dict[str, Publication] = {}
+        self._replayable: dict[str, Publication | Batch] = {}
+        self._replayable_events = 0
         self._replays: dict[str, TaskKey] = {}
         """Per event that is being replayed, the task that does it."""
         self._retrying = False
@@ -128,6 +137,12 @@ class RoutingEngine:
             case Publish(publications):
                 for publication in publications:
                     self._publish(publication, now_ms)
+            case PublishBatch(batch):
+                self._publish_batch(batch, now_ms)
+            case PeerConnected(peer, _, features):
+                if BATCHES_FEATURE in features:
+                    self._takes_batches[peer] = None
+                return False
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
             case Unsubscribe(name):
@@ -152,6 +167,8 @@ class RoutingEngine:
         match message:
             case Notify():
                 self._on_notify(peer, message, now_ms)
+            case NotifyBatch():
+                self._on_notify_batch(peer, message, now_ms)
             case Confirm():
                 self.delegations.on_confirm(peer, message, now_ms)
             case FilterUpdate():
@@ -205,6 +222,7 @@ class RoutingEngine:
         """The peer cannot be reached any more. The topology says next who takes its place."""
         if self._linked.pop(peer, ...) is ...:
             return
+        self._takes_batches.pop(peer, None)
         self._out.forget(peer)
         self.maintenance.publisher_lost(peer)
         self.delegations.peer_gone(peer)
@@ -266,6 +284,10 @@ class RoutingEngine:
                 self._route(publication, scope, 0, None)
             self._out.emit(PublishCompleted(publication.id))
             return
+        self._promise(publication, scope, now_ms)
+
+    def _promise(self, publication: Publication | Batch, scope: Scope, now_ms: int) -> None:
+        """Publish at least once, if this overlay can promise that."""
         if not self.settings.promise_at_least_once:
             reason = "this overlay promises best effort only: use chord for at-least-once"
             self._out.emit(PublishFailed(publication.id, reason))
@@ -277,6 +299,16 @@ class RoutingEngine:
             self._out.emit(PublishFailed(publication.id, reason))
             return
         self._serve(task, scope, now_ms)
+
+    def _publish_batch(self, batch: Batch, now_ms: int) -> None:
+        scope = self._topology.whole()
+        if batch.delivery is Delivery.BEST_EFFORT:
+            new = self.home.see_batch(batch, now_ms)
+            if len(new):
+                self._route_batch(new, scope, 0, None)
+            self._out.emit(PublishCompleted(batch.id))
+        else:
+            self._promise(batch, scope, now_ms)
 
     def _on_published(self, task: Task) -> None:
         """A task of this node's publishers has ended."""
@@ -321,29 +353,88 @@ class RoutingEngine:
             if self.maintenance.matches(peer, publication, part):
                 self._out.send(peer, Notify(publication, part, hops + 1))
 
+    def _on_notify_batch(self, peer: PeerId, message: NotifyBatch, now_ms: int) -> None:
+        batch = message.batch
+        complaint = self._topology.parse_scope(message.scope)
+        if complaint is None and not batch.is_sound:
+            complaint = "its events cannot be read"
+        if complaint is not None:
+            self._out.emit(Drop(complaint, batch.id, peer))
+        elif message.delegation:
+            task = self.delegations.take_on(peer, message, now_ms)
+            if task is None:
+                self._out.emit(Drop("is being served, or was", batch.id, peer))
+            else:
+                self._serve(task, message.scope, now_ms)
+        else:
+            new = self.home.see_batch(batch, now_ms)
+            if len(new) < len(batch):
+                self._out.emit(Drop("seen before", batch.id, peer))
+            if len(new):
+                self._route_batch(new, message.scope, message.hops, peer)
+
+    def _route_batch(self, batch: Batch, scope: Scope, hops: int, sender: PeerId | None) -> None:
+        """Serve the scope, best effort."""
+        wanted = self._batches.match(batch)
+        if self._topology.holds_me(scope):
+            self.home.hand_over_batch(batch, self._batches.at_home(wanted), hops)
+        for peer, part in self._topology.parts(scope, sender):
+            its = self._batches.for_edge(wanted, batch, peer, part)
+            if its is None:
+                continue
+            if peer in self._takes_batches:
+                self._out.send(peer, NotifyBatch(its, part, hops + 1))
+            else:
+                for publication in its.publications():
+                    self._out.send(peer, Notify(publication, part, hops + 1))
+
     def _serve(self, task: Task, scope: Scope, now_ms: int) -> None:
         """Serve the scope, and wait until all of it is served."""
-        if self._topology.holds_me(scope):
+        content = task.publication
+        if isinstance(content, Batch):
+            if self._topology.holds_me(scope):
+                at_home = self._batches.at_home(self._batches.match(content))
+                task.waits_for_home = self.home.store_batch(
+                    content,
+                    at_home,
+                    task.hops,
+                    now_ms,
+                    lambda: self.delegations.on_home_stored(task, now_ms),
+                )
+        elif self._topology.holds_me(scope):
             if task.control:
-                if self.home.see(task.publication.id, now_ms):
-                    self._take_control(task.control, task.publication, now_ms)
+                if self.home.see(content.id, now_ms):
+                    self._take_control(task.control, content, now_ms)
             else:
-                task.waits_for_home = self._store(task, now_ms)
+                task.waits_for_home = self.home.store(
+                    content,
+                    task.hops,
+                    now_ms,
+                    lambda: self.delegations.on_home_stored(task, now_ms),
+                )
         self._spread_task(task, scope, now_ms)
         self.delegations.check(task, now_ms)
 
-    def _store(self, task: Task, now_ms: int) -> bool:
-        return self.home.store(
-            task.publication,
-            task.hops,
-            now_ms,
-            lambda: self.delegations.on_home_stored(task, now_ms),
-        )
-
     def _spread_task(self, task: Task, scope: Scope, now_ms: int) -> None:
+        content = task.publication
+        if isinstance(content, Batch):
+            self._spread_batch(task, content, scope, now_ms)
+            return
         for peer, part in self._topology.parts(scope, None):
-            if self.maintenance.matches(peer, task.publication, part, task.control):
+            if self.maintenance.matches(peer, content, part, task.control):
                 self.delegations.delegate(task, peer, part, now_ms)
+
+    def _spread_batch(self, task: Task, batch: Batch, scope: Scope, now_ms: int) -> None:
+        wanted = self._batches.match(batch)
+        for peer, part in self._topology.parts(scope, None):
+            its = self._batches.for_edge(wanted, batch, peer, part)
+            if its is None:
+                continue
+            if peer in self._takes_batches:
+                self.delegations.delegate(task, peer, part, now_ms, its)
+            else:
+                for publication in its.publications():
+                    self.delegations.delegate(task, peer, part, now_ms, publication)
 
     # --- control notifications and replay ------------------------------------------------------
 
@@ -399,17 +490,20 @@ class RoutingEngine:
                 self._replays[publication.id] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
 
-    def _keep_for_replay(self, publication: Publication, now_ms: int) -> None:
+    def _keep_for_replay(self, publication: Publication | Batch, now_ms: int) -> None:
         self._published.add(publication.id, now_ms)
+        if publication.id not in self._replayable:
+            self._replayable_events += _event_count(publication)
         self._replayable[publication.id] = publication
         self._forget_replayable(now_ms)
 
     def _forget_replayable(self, now_ms: int) -> None:
         self._published.forget(now_ms)
         for event_id in list(self._replayable):
-            if event_id in self._published:
+            is_too_much = self._replayable_events > self.settings.replay_events_max
+            if event_id in self._published and not is_too_much:
                 break
-            del self._replayable[event_id]
+            self._replayable_events -= _event_count(self._replayable.pop(event_id))
 
     # --- a start in a state that is set --------------------------------------------------------
 
@@ -437,3 +531,7 @@ class RoutingEngine:
             "subscriptions": sorted(self.home.subscriptions),
             "unfinished_tasks": len(self.delegations),
         }
+
+
+def _event_count(publication: Publication | Batch) -> int:
+    return len(publication) if isinstance(publication, Batch) else 1

@@ -450,6 +450,19 @@ class FilterMaintenance:
         table = self._tables.get(peer)
         return table is None or table.matches(publication, part, self._reach, control)
 
+    def table(self, peer: PeerId) -> EdgeTable | None:
+        """The filters on the edge to the peer, if there is such an edge."""
+        return self._tables.get(peer)
+
+    def all_rows(self) -> tuple[Rows, ...]:
+        """The rows of all edges."""
+        return tuple([table.rows for table in self._tables.values()])
+
+    @property
+    def reach(self) -> Reach | None:
+        """What compares the reach of rows with a part, where rows have a reach."""
+        return self._reach
+
     # --- a converged start ---------------------------------------------------------------------
 
     def local_rows(self) -> Rows:

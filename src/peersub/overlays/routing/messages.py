@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.topology import Scope
@@ -18,6 +19,7 @@ __all__ = [
     "FilterMismatch",
     "FilterUpdate",
     "Notify",
+    "NotifyBatch",
     "ResponsibilityChange",
 ]
 
@@ -59,6 +61,21 @@ class Notify(Message):
     hops: int
     delegation: int = 0
     control: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyBatch(Message):
+    """`Notify` for many events of one publisher, all of which the receiver's scope wants.
+
+    Only for peers that offer `BATCHES_FEATURE`.
+    """
+
+    reliable: ClassVar[bool] = False
+
+    batch: Batch
+    scope: Scope
+    hops: int
+    delegation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

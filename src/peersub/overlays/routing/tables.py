@@ -152,13 +152,18 @@ class EdgeTable:
             self._held = NO_ROWS
         return Outcome.APPLIED
 
+    @property
+    def wants_everything(self) -> bool:
+        """Whether nothing is known yet, told or held."""
+        return not self.is_known and not self._held
+
     # --- asking --------------------------------------------------------------------------------
 
     def matches(
         self, publication: Publication, part: Scope, reach: Reach | None, control: str = ""
     ) -> bool:
         """Whether a row wants the publication; where rows have a reach, one that meets the part."""
-        if not self.is_known and not self._held:
+        if self.wants_everything:
             return True
         rows = self.rows
         if control:

@@ -1,0 +1,115 @@
+"""Which edges want which events of a batch: all tables of a node against it at once.
+
+The filters of all edges, and of the subscriptions of this node, are one compiled index. A filter
+that several edges have is asked once. The index follows the tables: they are immutable (`rows`), so
+a look at which of them are other objects than last time tells what has changed.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.home import Home
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.routing.maintenance import FilterMaintenance
+from peersub.overlays.routing.rows import Rows
+from peersub.overlays.routing.topology import Scope
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from peersub.matching.filter_batches import FilterBatches, Wanted
+
+__all__ = ["BatchRouting"]
+
+_NAME: Final = itemgetter(0)
+
+
+class BatchRouting:
+    """The compiled filters of a node's tables and of its home."""
+
+    def __init__(self, maintenance: FilterMaintenance, home: Home) -> None:
+        self._maintenance = maintenance
+        self._home = home
+        self._filters: FilterBatches | None = None
+        self._rows: tuple[Rows, ...] = ()
+        self._home_version = -1
+        self._flags: dict[int, np.ndarray] = {}
+        """Per table, by its identity: which filters are on it."""
+        self._home_flags: np.ndarray | None = None
+        self._home_names: dict[int, list[str]] = {}
+        """The subscriptions of this node, by the number of their filter."""
+
+    def match(self, batch: Batch) -> Wanted:
+        """Who wants what of the batch."""
+        filters = self._up_to_date()
+        return filters.match(batch.table, batch.bodies)
+
+    def at_home(self, wanted: Wanted) -> tuple[tuple[str, np.ndarray], ...]:
+        """The subscriptions of this node that want something, and the places in the batch."""
+        assert self._filters is not None
+        if self._home_flags is None:
+            self._name_home_filters(self._filters)
+        assert self._home_flags is not None
+        found: list[tuple[str, np.ndarray]] = []
+        for number, rows in wanted.by_filter(self._home_flags):
+            found += [(name, rows) for name in self._home_names[number]]
+        found.sort(key=_NAME)
+        return tuple(found)
+
+    def _name_home_filters(self, filters: FilterBatches) -> None:
+        names: dict[int, list[str]] = {}
+        for name, wanted in self._home.subscriptions.items():
+            names.setdefault(filters.numbers[wanted.digest], []).append(name)
+        self._home_names = names
+        self._home_flags = filters.flags(self._home.subscriptions.values())
+
+    def for_edge(self, wanted: Wanted, batch: Batch, peer: PeerId, part: Scope) -> Batch | None:
+        """What of the batch a filter on the edge to the peer wants, in this part; None if nothing.
+
+        `wanted` must come from the last `match`.
+        """
+        table = self._maintenance.table(peer)
+        if table is None or table.wants_everything:
+            return batch
+        assert self._filters is not None
+        rows, reach = table.rows, self._maintenance.reach
+        if reach is None:
+            flags = self._flags.get(id(rows))
+            if flags is None:
+                flags = self._filters.flags(entry.filter for entry in rows.entries)
+                self._flags[id(rows)] = flags
+        else:
+            flags = self._filters.flags(
+                entry.filter for entry in rows.entries if reach.meets(entry.reach, part)
+            )
+        found = wanted.rows_of(flags)
+        return batch.part(found) if len(found) else None
+
+    def _up_to_date(self) -> FilterBatches:
+        from peersub.matching.filter_batches import FilterBatches
+
+        rows = self._maintenance.all_rows()
+        version = self._home.version
+        if (
+            self._filters is not None
+            and version == self._home_version
+            and len(rows) == len(self._rows)
+            and all(new is old for new, old in zip(rows, self._rows, strict=True))
+        ):
+            return self._filters
+        if self._filters is None:
+            self._filters = FilterBatches()
+        in_use: dict[bytes, Filter] = {
+            entry.filter.digest: entry.filter for table in rows for entry in table.entries
+        }
+        for wanted in self._home.subscriptions.values():
+            in_use[wanted.digest] = wanted
+        self._filters.use(in_use.values())
+        self._rows, self._home_version = rows, version
+        self._flags.clear()
+        self._home_flags = None
+        return self._filters
