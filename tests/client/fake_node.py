@@ -5,10 +5,14 @@ of all events that came, whose positions count from 1.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from peersub.filters import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.live_node import DurableOptions, OnEnded, Sink, SubscriptionRefusedError
 
@@ -101,6 +105,16 @@ class FakeNode:
     def emit(self, *numbers: int, promise: Delivery = Delivery.BEST_EFFORT) -> None:
         for number in numbers:
             self.deliver(Publication(f"e{number}", {"n": number}, delivery=promise))
+
+    def emit_batch(self, name: str, numbers: Iterable[int]) -> None:
+        """Subscription by subscription, as a node hands batches over."""
+        table = pa.table({"n": list(numbers)})
+        batch = Batch.of(name, table)
+        events = list(batch.publications())
+        for _, (wanted, sink, _) in sorted(self.sinks.items()):
+            rows = [row for row, event in enumerate(events) if event.matches(wanted)]
+            if rows:
+                sink.deliver_batch(batch, np.array(rows), 2)
 
     def be_ready(self) -> None:
         for _, sink, _ in list(self.sinks.values()):

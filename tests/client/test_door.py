@@ -239,6 +239,33 @@ async def test_limits_and_permissions_bind():
     assert [each.id for each in node.published] == ["e2"]
 
 
+@on_loop
+async def test_events_of_batches_travel_once_and_in_order():
+    node = FakeNode()
+    door, connection = door_of(node)
+    door.on_messages([wanted(1, "n > 3"), wanted(2, "n < 6"), wanted(3, "n = 5", credit=0)])
+    node.emit_batch("a", range(10))
+    node.emit(10)
+    node.emit_batch("b", [3, 4, 5])
+    await settle()
+    assert connection.events() == [
+        *[(f"a/{n}", 2) for n in range(4)],
+        *[(f"a/{n}", 1, 2) for n in (4, 5)],
+        *[(f"a/{n}", 1) for n in range(6, 10)],
+        ("e10", 1),
+        ("b/0", 2),
+        ("b/1", 1, 2),
+        ("b/2", 1, 2),
+    ]
+    node.emit_batch("c", [5, 7])
+    door.on_messages([Credit(3, 9)])
+    node.emit_batch("d", [5])
+    await settle()
+    sent = connection.events()
+    assert [name for name, *numbers in sent if 3 in numbers] == ["a/5", "b/2", "c/0", "d/0"]
+    assert [name for name, *numbers in sent if 1 in numbers] == ["c/0", "c/1", "d/0"]
+
+
 # --- flow ------------------------------------------------------------------------------------
 
 
@@ -331,6 +358,19 @@ async def test_a_full_connection_holds_events_back_and_goes_on():
     await settle()
     found = connection.events()
     assert sorted(found) == sorted([("e2", 1), ("e3", 1), ("e2", 2), ("e3", 2), ("e4", 1, 2)])
+
+
+@on_loop
+async def test_what_has_waited_overtakes_nothing():
+    node = FakeNode()
+    door, connection = door_of(node)
+    door.on_messages([wanted(1, "n > 1", credit=0), wanted(2, credit=0)])
+    node.emit(1, 2, 3)
+    door.on_messages([Credit(1, 9), Credit(2, 9)])
+    await settle()
+    sent = connection.events()
+    assert [name for name, *numbers in sent if 1 in numbers] == ["e2", "e3"]
+    assert [name for name, *numbers in sent if 2 in numbers] == ["e1", "e2", "e3"]
 
 
 # --- durable ---------------------------------------------------------------------------------

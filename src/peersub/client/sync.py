@@ -159,7 +159,7 @@ class SyncNodeClient:
         return self._loop.run(self._client.publish(event, **options))
 
     def publish_many(self, events: Iterable[Publishable] | Any, **options: Any) -> PublishSummary:
-        """Publish many events; as `NodeClient.publish_many`. The iterable runs in the other thread."""
+        """As `NodeClient.publish_many`. The iterable runs in the other thread."""
         return self._loop.run(self._client.publish_many(events, **options))
 
     def subscribe(self, filter: str | Filter, **options: Any) -> SyncSubscription:  # noqa: A002

@@ -16,8 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
+from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_ports import (
@@ -29,6 +32,7 @@ from peersub.runtime.client_ports import (
 )
 from peersub.runtime.client_queue import QueuedConsumer, Waiting, event_bytes
 from peersub.runtime.live_node import DurableOptions
+from peersub.wire import WireError, sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
     Acknowledged,
@@ -48,6 +52,9 @@ from peersub.wire.client_messages import (
     UnsubscribeWanted,
 )
 from peersub.wire.limits import OPAQUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "ClientDoor",
@@ -87,14 +94,18 @@ class DurableHolders:
 class _Outgoing:
     """An event on its way to the client, and for which subscriptions."""
 
-    __slots__ = ("hops", "is_durable", "numbers", "positions", "publication")
+    __slots__ = ("hops", "is_durable", "numbers", "place", "positions", "publication")
 
-    def __init__(self, publication: Publication, hops: int) -> None:
+    def __init__(self, publication: Publication, hops: int, place: int) -> None:
         self.publication = publication
         self.hops = hops
+        self.place = place
         self.numbers: list[int] = []
         self.positions: list[int | None] = []
         self.is_durable = False
+
+
+_PLACE: Final = attrgetter("place")
 
 
 class ClientDoor:
@@ -133,6 +144,13 @@ class ClientDoor:
         self._consumers: dict[int, QueuedConsumer] = {}
         self._outgoing: list[_Outgoing] = []
         self._outgoing_bytes = 0
+        self._batch: Batch | None = None
+        """The batch that is on its way. Its events come subscription by subscription, and leave in
+        the order of their places."""
+        self._batch_events: dict[int, Publication] = {}
+        self._batch_places: dict[int, int] = {}
+        self._of_batch: dict[int, _Outgoing] = {}
+        """Its events by their places, and their places and what is outgoing by the events."""
         self._open: dict[str, list[int]] = {}
         """Numbers of the client's publications that have not ended, by the event's id."""
         self._ended: list[int] = []
@@ -360,16 +378,17 @@ class ClientDoor:
 
     def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
         """An event for one subscription; those of others in the same turn join it."""
-        outgoing = self._outgoing
         publication = waiting.publication
-        last = outgoing[-1] if outgoing else None
-        if (
-            last is None
-            or last.publication is not publication
-            or len(last.numbers) >= NUMBERS_PER_MESSAGE_MAX
-        ):
-            last = _Outgoing(publication, waiting.hops)
-            outgoing.append(last)
+        # It joins the last one only, or it would overtake others; those of a batch are sorted.
+        last = self._outgoing[-1] if self._outgoing else None
+        if last is None or last.publication is not publication:
+            last = self._of_batch.get(id(publication))
+        if last is None or len(last.numbers) >= NUMBERS_PER_MESSAGE_MAX:
+            place = self._batch_places.get(id(publication))
+            last = _Outgoing(publication, waiting.hops, BATCH_ROWS_MAX if place is None else place)
+            self._outgoing.append(last)
+            if place is not None:
+                self._of_batch[id(publication)] = last
             self._outgoing_bytes += event_bytes(publication)
         last.numbers.append(consumer.number)
         last.positions.append(waiting.position)
@@ -379,6 +398,28 @@ class ClientDoor:
             self._flush()
         else:
             self._plan_flush()
+
+    def events_of(self, batch: Batch, rows: np.ndarray) -> list[Publication]:
+        """The events at these places of a batch, made once for all subscriptions."""
+        if batch is not self._batch:
+            self._flush()  # What came before stays before these.
+            self._batch = batch
+        known, places = self._batch_events, rows.tolist()
+        missing = rows if not known else rows[[place not in known for place in places]]
+        if len(missing):
+            made = batch.part(missing).publications()
+            for place, publication in zip(missing.tolist(), made, strict=True):
+                with suppress(WireError):
+                    sealed(publication)  # Now its size is known.
+                known[place] = publication
+                self._batch_places[id(publication)] = place
+        self._plan_flush()
+        return [known[place] for place in places]
+
+    def before_queued(self) -> None:
+        """Events that have waited follow: what is on its way stays before them."""
+        if self._batch is not None:
+            self._flush()
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -476,6 +517,10 @@ class ClientDoor:
     def _flush(self) -> None:
         if self._is_lost:
             return
+        if self._batch is not None:
+            self._outgoing.sort(key=_PLACE)
+            self._batch = None
+            self._batch_events, self._batch_places, self._of_batch = {}, {}, {}
         messages: list[Message] = [
             Delivered(
                 each.publication,

@@ -9,11 +9,15 @@ node then begins with what was not acknowledged, and what is here already is pas
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
 from peersub.wire.client_messages import Overflow, SubscriptionPhase
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["QUEUE_BYTES_MAX", "ConsumerOwner", "QueuedConsumer", "Waiting", "event_bytes"]
 
@@ -44,6 +48,14 @@ class ConsumerOwner(Protocol):
 
     def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
         """Send an event; credit is taken."""
+        ...
+
+    def events_of(self, batch: Batch, rows: np.ndarray) -> list[Publication]:
+        """The events at these places of a batch; the same objects for all consumers."""
+        ...
+
+    def before_queued(self) -> None:
+        """Events that have waited follow."""
         ...
 
     def on_changed(self, consumer: QueuedConsumer) -> None:
@@ -141,6 +153,11 @@ class QueuedConsumer:
         else:
             self._enqueue(waiting)
 
+    def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        """The events at these places of a batch, one by one."""
+        for publication in self._owner.events_of(batch, rows):
+            self.deliver(publication, hops, None)
+
     def ready(self) -> None:
         """The overlay keeps its promise."""
         if self.phase is SubscriptionPhase.PENDING:
@@ -209,6 +226,8 @@ class QueuedConsumer:
     def pump(self) -> None:
         """Send what waits, as far as credit and the connection allow."""
         owner = self._owner
+        if self._queue:
+            owner.before_queued()
         while self._queue and self.credit > 0 and not owner.is_holding:
             self.credit -= 1
             owner.send_event(self, self._take())
