@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 
 __all__ = ["app"]
@@ -303,6 +304,9 @@ def simulate(
             as_json=as_json,
         )
     )
+
+
+add_network_commands(app)
 
 
 @app.command("explain")

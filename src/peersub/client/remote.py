@@ -8,6 +8,7 @@ is closed or the node says that it does not want it.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import ssl
 from collections.abc import Sequence
@@ -119,7 +120,7 @@ class RemoteLink:
             connection.abort(str(error))
             if self._is_refused:
                 raise ConnectError(f"{self.address} does not take this client: {error}") from None
-            raise self._unreachable(str(error) or type(error).__name__) from None
+            raise self._unreachable(_words(error)) from None
         self._is_established = True
 
     def _unreachable(self, reason: str) -> ConnectError:
@@ -186,6 +187,14 @@ class RemoteLink:
 
     def on_relieved(self, connection: Connection) -> None:
         """Whoever publishes waits for publications to end, not for the connection."""
+
+
+def _words(error: Exception) -> str:
+    """What the system says, without what asyncio adds to it."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0 and not isinstance(error, ssl.SSLError):
+        return os.strerror(number)
+    return str(error) or type(error).__name__
 
 
 class _Sending:
