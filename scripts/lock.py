@@ -27,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         resolver = install_resolver(Path(folder))
         lock(resolver, "locker.txt", "-", requirement="uv")
-        lock(resolver, "lock.txt", "pyproject.toml", "--group=dev", "--extra=bench")
+        lock(resolver, "lock.txt", "pyproject.toml", "--group=dev", "--extra=bench", "--extra=tls")
         constraint = "--constraints=requirements/lock.txt"
         lock(resolver, "spark.txt", "pyproject.toml", "--extra=spark", constraint)
     already_locked = set(entries("lock.txt"))

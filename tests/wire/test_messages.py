@@ -192,7 +192,7 @@ def test_a_record_comes_back(record):
 
 def test_the_bytes_are_as_documented():
     assert encode(FilterConfirmed(9)).hex() == "00000005" + "0000" + "92" + "17" + "09"
-    assert encode(RingsMeet("m1")).hex() == "00000007" + "0000" + "92" + "47" + "a26d31"
+    assert encode(RingsMeet("m1")).hex() == "00000008" + "0000" + "93" + "47" + "a26d31" + "00"
     assert list_of(ResponsibilityChange(3, (7, 2**64))) == [25, 3, [7, b"\1" + bytes(8)]]
     assert list_of(samples.MESSAGES["hello-short"]) == [
         *(1, ["10.0.0.7:7001", 3, 0], 1, "", [1, 0], [], "flood", b"", [], b"", 0, True)

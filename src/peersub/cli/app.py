@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from peersub.cli.certs_app import certs_app
 from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 
@@ -37,6 +38,7 @@ bench_app = typer.Typer(
 app.add_typer(filter_app, name="filter")
 app.add_typer(bench_app, name="bench")
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(certs_app, name="certs")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 XPath = Annotated[bool, typer.Option("--xpath", help="The filters are XPath patterns over XML.")]

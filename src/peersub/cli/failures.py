@@ -32,6 +32,7 @@ class CommandError(Exception):
 
 
 _EXTRA_OF_PACKAGE = {
+    "cryptography": "tls",
     "duckdb": "bench",
     "numba": "matching",
     "numpy": "matching",
@@ -51,9 +52,11 @@ _FORESEEN = {
     "ConnectError": ExitCode.FAILED,
     "JavaNotFoundError": ExitCode.FAILED,
     "NotReadyError": ExitCode.TIMED_OUT,
+    "PermissionsError": ExitCode.UNUSABLE,
     "PipelineError": ExitCode.FAILED,
     "PublishFailedError": ExitCode.FAILED,
     "PublishTimedOutError": ExitCode.TIMED_OUT,
+    "SecurityError": ExitCode.UNUSABLE,
     "SettingsError": ExitCode.UNUSABLE,
     "StartError": ExitCode.FAILED,
     "SubscriptionEndedError": ExitCode.FAILED,

@@ -13,9 +13,15 @@ from typing import Any
 
 from peersub.events.envelope import Event
 from peersub.filters.boxes import Box, Path, box_matches
-from peersub.filters.errors import FilterError
-from peersub.filters.limits import CONJUNCTS_MAX
-from peersub.filters.normal_form import Boxes, TooManyConjunctsError, boxes_of, simplified
+from peersub.filters.errors import FilterError, excerpt_of
+from peersub.filters.limits import CONJUNCTS_MAX, PATTERN_CHARACTERS_MAX, TEXT_TESTS_MAX
+from peersub.filters.normal_form import (
+    Boxes,
+    TooManyConjunctsError,
+    boxes_of,
+    simplified,
+    union_intersection,
+)
 from peersub.filters.relations import (
     imperfect_merge,
     perfect_merge,
@@ -24,7 +30,7 @@ from peersub.filters.relations import (
 )
 from peersub.filters.sql_grammar import parse
 from peersub.filters.sql_text import text_of_boxes
-from peersub.filters.wire_form import boxes_to_bytes, bytes_to_boxes, digest_of
+from peersub.filters.wire_form import BYTES_MAX, boxes_to_bytes, bytes_to_boxes, digest_of
 
 __all__ = ["Filter", "Matchable", "attributes_of"]
 
@@ -155,6 +161,48 @@ class Filter:
     def equivalent(self, other: Filter) -> bool:
         """Whether both match the same events; True only if proven."""
         return self == other or (self.covers(other) and other.covers(self))
+
+    def intersection(self, other: Filter) -> Filter:
+        """The filter that matches iff both match, exactly.
+
+        >>> Filter("price > 10 OR size = 5").intersection(Filter("size < 20")).text
+        '(price > 10 AND size < 20) OR size = 5'
+
+        Raises:
+            FilterError: no filter within the bounds says so, or none of one language does.
+        """
+        if self.covers(other):
+            return other
+        if other.covers(self):
+            return self
+        if other.language != self.language:
+            raise self._no_intersection(
+                other, "a SQL filter and an XPath pattern do not make one filter"
+            )
+        return self._joined(other)
+
+    def _joined(self, other: Filter) -> Filter:
+        """The intersection with a filter of the same language; neither covers the other."""
+        try:
+            both = Filter._of(union_intersection(self.boxes, other.boxes))
+        except TooManyConjunctsError:
+            raise self._no_intersection(
+                other, f"both together multiply out to more than {CONJUNCTS_MAX:,} conjunctions"
+            ) from None
+        # The bounds of the language and of the wire: what is made here must be read elsewhere.
+        patterns = {test for box in both.boxes for test in box.tests}
+        if (
+            len(patterns) > TEXT_TESTS_MAX
+            or sum(len(test.pattern) for test in patterns) > PATTERN_CHARACTERS_MAX
+        ):
+            raise self._no_intersection(other, "both together have too many or too long patterns")
+        if len(both.to_bytes()) > BYTES_MAX:
+            raise self._no_intersection(other, f"both together take more than {BYTES_MAX:,} bytes")
+        return both
+
+    def _no_intersection(self, other: Filter, problem: str) -> FilterError:
+        remedy = f"It is to be joined with {excerpt_of(other.source or other.text)}; use simpler"
+        return FilterError(self.source or self.text, 0, problem, f"{remedy} filters.")
 
     def merge(
         self, other: Filter, *, sample: Iterable[Matchable] = (), budget: float = 0.0

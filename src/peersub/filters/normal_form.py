@@ -29,7 +29,14 @@ from peersub.filters.limits import ABSORPTION_MAX, CONJUNCTS_MAX, PRODUCTS_MAX
 from peersub.filters.patterns import TextTest
 from peersub.filters.sql_grammar import Conjunction, Disjunction, Leaf, Tree
 
-__all__ = ["Boxes", "TooManyConjunctsError", "boxes_of", "simplified", "sort_key"]
+__all__ = [
+    "Boxes",
+    "TooManyConjunctsError",
+    "boxes_of",
+    "simplified",
+    "sort_key",
+    "union_intersection",
+]
 
 Boxes = tuple[Box, ...]
 Constraint = Path | TextTest
@@ -45,7 +52,19 @@ def boxes_of(tree: Tree) -> Boxes:
     Raises:
         TooManyConjunctsError: it has more than CONJUNCTS_MAX boxes.
     """
-    boxes = _Multiplication().boxes(tree)
+    return _bounded(_Multiplication().boxes(tree))
+
+
+def union_intersection(first: Boxes, second: Boxes) -> Boxes:
+    """The normal form of what lies in a box of the first and in one of the second.
+
+    Raises:
+        TooManyConjunctsError: it has more than CONJUNCTS_MAX boxes, or takes too many to find.
+    """
+    return _bounded(_Multiplication().pairs(list(first), list(second)))
+
+
+def _bounded(boxes: list[Box]) -> Boxes:
     if len(boxes) > CONJUNCTS_MAX:
         boxes = _fused(boxes)
         if len(boxes) > CONJUNCTS_MAX:
@@ -85,13 +104,17 @@ class _Multiplication:
         result = [] if common is None else [common]
         # Narrow unions first: what they exclude need not be multiplied with the wide ones.
         for boxes in sorted(unions, key=len):
-            # Text tests count as well: each is compared with each in the boxes that are made.
-            self.made += len(result) * (len(boxes) + _tests(boxes)) + len(boxes) * _tests(result)
-            if self.made > PRODUCTS_MAX:
-                raise TooManyConjunctsError(self.made)
-            pairs = (box_intersection(left, right) for left in result for right in boxes)
-            result = _fused([box for box in pairs if box is not None])
+            result = self.pairs(result, boxes)
         return result
+
+    def pairs(self, first: list[Box], second: list[Box]) -> list[Box]:
+        """What lies in one of the first and in one of the second."""
+        # Text tests count as well: each is compared with each in the boxes that are made.
+        self.made += len(first) * (len(second) + _tests(second)) + len(second) * _tests(first)
+        if self.made > PRODUCTS_MAX:
+            raise TooManyConjunctsError(self.made)
+        pairs = (box_intersection(left, right) for left in first for right in second)
+        return _fused([box for box in pairs if box is not None])
 
 
 def _tests(boxes: list[Box]) -> int:

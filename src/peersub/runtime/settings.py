@@ -29,6 +29,7 @@ A way round is looked for no longer than subscribers may have to wait."""
 _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
         "retry_ms": 500,
+        "replay_events_max": 16_384,
         "lookup_ms": 500,
         "stabilise_ms": 2_000,
         "probe_ms": 2_000,

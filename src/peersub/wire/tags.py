@@ -12,6 +12,7 @@ from typing import Final
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import records
+from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.tree import messages as tree
@@ -35,6 +36,9 @@ MESSAGES: Final[dict[int, type]] = {
     12: link.LinkAccepted,
     13: link.LinkRejected,
     14: link.Heartbeat,
+    15: rumours.RumourSet,
+    16: rumours.RumourNames,
+    17: rumours.Rumours,
     # routing: 20 to 39
     20: routing.Notify,
     21: routing.Confirm,

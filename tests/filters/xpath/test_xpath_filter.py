@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filters.xpath.xpath_strategies import documents, fewer, filters_of, lxml_matches, patterns
-from peersub.filters import Filter
+from peersub.filters import Filter, FilterError
 from peersub.filters.xpath import XPathFilter, parse_document
 from peersub.filters.xpath.aggregate import upper_bounds
 from peersub.filters.xpath.xpath_filter import NOTHING_TEXT
@@ -236,3 +236,67 @@ def test_equivalent_is_covering_both_ways(first, second):
 def test_an_unknown_containment_is_an_error():
     with pytest.raises(ValueError, match="distance"):
         XPathFilter("/a").covers(XPathFilter("/a"), "clever")
+
+
+# --- intersection ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ("/a[@x]", "/a[@y > 5]", "/a[@x][@y > 5]"),
+        ("/a[@x > 1]/b", "/*[@x < 9]/c", "/a[@x > 1][@x < 9][b]/c"),
+        ("/a", "/b", NOTHING_TEXT),
+        ("/a[@x = 1]", "/a[@x = 2]", NOTHING_TEXT),
+        ("/a[@x]", "//b[@y]", "/a[@x]//b[@y]"),
+        ("//b", "/a/c", "/a[c]//b"),
+        ("/a[@x = 1]", "//a[@x = 2]", "/a[@x = 1]//a[@x = 2]"),
+        ("/a[text() > 1]", "/a[text() > 2][text() < 0]", "/a[text() < 0][text() > 2]"),
+        ("/*//b", "/a[@x]", "/a[@x]//b"),
+        ("//a", "/b/a", "/b/a"),
+        ("/a", NOTHING_TEXT, NOTHING_TEXT),
+    ],
+)
+def test_intersections(first, second, both):
+    one, other = XPathFilter(first), XPathFilter(second)
+    assert one.intersection(other) == other.intersection(one) == XPathFilter(both)
+
+
+@pytest.mark.parametrize(("first", "second"), [("//a", "//b"), ("/a", "//*[@x]"), ("/a", "//a/b")])
+def test_what_no_pattern_says_is_refused(first, second):
+    with pytest.raises(FilterError, match="//"):
+        XPathFilter(first).intersection(XPathFilter(second))
+
+
+def test_an_intersection_keeps_to_the_bounds():
+    wide = [f"/a[{' and '.join(f'b{n}{side}' for n in range(40))}]" for side in "xy"]
+    with pytest.raises(FilterError, match="too large for one pattern"):
+        XPathFilter(wide[0]).intersection(XPathFilter(wide[1]))
+
+
+@fewer(1)
+@given(patterns, patterns, st.booleans(), st.lists(documents(3), min_size=4, max_size=8))
+def test_an_intersection_matches_iff_both_match(first, second, is_rooted, samples):
+    if is_rooted:  # Else most pairs are refused.
+        first = "/" + first.lstrip("/")
+    made = filters_of([first, second])
+    if len(made) < 2:
+        return
+    try:
+        both = made[0].intersection(made[1])
+    except FilterError:
+        return
+    assert XPathFilter(both.text) == both
+    for sample in samples:
+        expected = lxml_matches(first, sample) and lxml_matches(second, sample)
+        assert both.matches(sample) == expected
+
+
+def test_intersections_with_sql_filters():
+    pattern = XPathFilter("/a")
+    assert pattern.intersection(Filter("TRUE")) is pattern
+    assert Filter("TRUE").intersection(pattern) is pattern
+    assert pattern.intersection(Filter("FALSE")).is_nothing
+    for one, other in ((pattern, Filter("x = 1")), (Filter("x = 1"), pattern)):
+        with pytest.raises(FilterError, match="a SQL filter and an XPath pattern"):
+            one.intersection(other)

@@ -80,7 +80,9 @@ def test_ring_news_reach_every_node_once_though_messages_are_lost(
 ) -> None:
     heard: list[tuple[Splits, str]] = []
     monkeypatch.setattr(
-        Splits, "on_news", lambda self, news, meeting, node, now_ms: heard.append((self, meeting))
+        Splits,
+        "on_news",
+        lambda self, news, meeting, node, now_ms, apart_ms: heard.append((self, meeting)),
     )
     world = World(0, NetworkSettings(loss=0.3), LinkSettings(acknowledge=True))
     world.converge(10)

@@ -18,14 +18,18 @@ from peersub.filters.filter import Filter, Matchable
 from peersub.filters.wire_form import pattern_to_bytes
 from peersub.filters.xpath.aggregate import union_pattern, upper_bounds
 from peersub.filters.xpath.canonical_models import covers_by_models, models_count
-from peersub.filters.xpath.conditions import conjunction
 from peersub.filters.xpath.containment import General, Specific, maps_into
 from peersub.filters.xpath.documents import Document, DocumentError, document_of
 from peersub.filters.xpath.embedding import Step, compiled, embeds
 from peersub.filters.xpath.grammar import parse_pattern
-from peersub.filters.xpath.limits import MODELS_MAX, PATTERN_CHARACTERS_MAX
+from peersub.filters.xpath.intersection import (
+    NoPatternError,
+    intersection_pattern,
+    same_element,
+)
+from peersub.filters.xpath.limits import MODELS_MAX, PATTERN_CHARACTERS_MAX, PATTERN_PARTS_MAX
 from peersub.filters.xpath.minimise import minimise
-from peersub.filters.xpath.pattern import PatternNode, labels_of, pattern_text
+from peersub.filters.xpath.pattern import PatternNode, labels_of, parts_of, pattern_text
 
 __all__ = ["Containment", "XPathFilter"]
 
@@ -162,7 +166,23 @@ class XPathFilter(Filter):
             return not (self.is_nothing or other.is_nothing)
         if self.pattern is None or other.pattern is None:
             return False
-        return not _roots_clash(self.pattern, other.pattern)
+        if self.pattern.is_descendant or other.pattern.is_descendant:
+            return True
+        return same_element(self.pattern, other.pattern) is not None
+
+    def _joined(self, other: Filter) -> Filter:
+        assert isinstance(other, XPathFilter)
+        assert self.pattern is not None
+        assert other.pattern is not None
+        try:
+            both = XPathFilter.from_pattern(intersection_pattern(self.pattern, other.pattern))
+        except NoPatternError as error:
+            raise self._no_intersection(other, str(error)) from None
+        if both.pattern is not None and (
+            parts_of(both.pattern) > PATTERN_PARTS_MAX or len(both.text) > PATTERN_CHARACTERS_MAX
+        ):
+            raise self._no_intersection(other, "both together are too large for one pattern")
+        return both
 
     def merge(
         self,
@@ -241,18 +261,3 @@ def _documents(sample: Iterable[Matchable | Document]) -> Iterable[Document | No
             yield document_of(event)
         except DocumentError:
             yield None
-
-
-def _roots_clash(first: PatternNode, second: PatternNode) -> bool:
-    """Whether no element can be the root that both patterns ask for."""
-    if first.is_descendant or second.is_descendant:
-        return False
-    if None not in (first.label, second.label) and first.label != second.label:
-        return True
-    if conjunction(first.value, second.value) is None:
-        return True
-    held = dict(second.attributes)
-    return any(
-        name in held and conjunction(condition, held[name]) is None
-        for name, condition in first.attributes
-    )

@@ -63,6 +63,7 @@ RING_NEWS = "ring-news"
 NODE_ATTRIBUTE = "peersub.node"
 QUESTION_ATTRIBUTE = "peersub.question"
 NEWS_ATTRIBUTE = "peersub.news"
+APART_ATTRIBUTE = "peersub.apart"
 MEETING_ATTRIBUTE = "peersub.meeting"
 
 QUESTION_SUCCESSOR = 0
@@ -99,7 +100,7 @@ class Locating:
         seed: int,
         on_answer: Callable[[int, PeerId | None, Located | None, int], None],
         ask_for_me: Callable[[int, int], None],
-        on_news: Callable[[str, str, str, int], None],
+        on_news: Callable[[str, str, str, int, int], None],
     ) -> None:
         self._ring = ring
         self._engine = ring.engine
@@ -193,9 +194,20 @@ class Locating:
         more = {NODE_ATTRIBUTE: self._ring.me.node}
         self._publish(NODE_JOIN, self._topology.key, more, now_ms)
 
-    def publish_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
-        """ring-news: what happened, at which meeting, and a node to turn to."""
-        more = {NEWS_ATTRIBUTE: news, MEETING_ATTRIBUTE: meeting, NODE_ATTRIBUTE: node}
+    def publish_news(
+        self, news: str, meeting: str, node: str, now_ms: int, apart_ms: int = 0
+    ) -> None:
+        """ring-news: what happened, at which meeting, a node to turn to, how long rings were two.
+
+        A time that is not known is 0.
+        """
+        more: dict[str, Any] = {
+            NEWS_ATTRIBUTE: news,
+            MEETING_ATTRIBUTE: meeting,
+            NODE_ATTRIBUTE: node,
+        }
+        if apart_ms:
+            more[APART_ATTRIBUTE] = apart_ms
         self._publish(RING_NEWS, self._topology.key, more, now_ms, Delivery.AT_LEAST_ONCE)
 
     def _publish(
@@ -271,7 +283,9 @@ class Locating:
             self._on_node_join(key, node)
         elif name == RING_NEWS:
             news, meeting = attributes.get(NEWS_ATTRIBUTE), attributes.get(MEETING_ATTRIBUTE)
-            self._on_news(str(news), str(meeting), node, now_ms)
+            said = attributes.get(APART_ATTRIBUTE)
+            apart_ms = said if isinstance(said, int) and said > 0 else 0
+            self._on_news(str(news), str(meeting), node, now_ms, apart_ms)
 
     def _on_node_location(self, key: int, node: str, question: object, now_ms: int) -> None:
         if not isinstance(question, int):

@@ -125,6 +125,10 @@ class LinkNeeded(Message):
 
 @dataclass(frozen=True, slots=True)
 class RingsMeet(Message):
-    """You and I are in two rings that were one: tell yours, I tell mine."""
+    """You and I are in two rings that were one: tell yours, I tell mine.
+
+    `apart_ms` says for how long they have been two; 0 if that is not known.
+    """
 
     meeting: str
+    apart_ms: int = 0

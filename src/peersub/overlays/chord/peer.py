@@ -332,8 +332,8 @@ class ChordPeer:
     def _on_control(self, publication: Publication, now_ms: int) -> None:
         self.locating.on_control(publication, now_ms)
 
-    def _on_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
-        self.splits.on_news(news, meeting, node, now_ms)
+    def _on_news(self, news: str, meeting: str, node: str, now_ms: int, apart_ms: int) -> None:
+        self.splits.on_news(news, meeting, node, now_ms, apart_ms)
 
     def _ask_for_me(self, target: int, question: int) -> None:
         self.joining.ask(target, question)

@@ -15,7 +15,8 @@ up. If f itself answers, it is. If someone else does, two rings meet:
    to as long again, and until it is settled: each edge has told its filters, and whoever publishes
    over this node has confirmed them. Then it publishes `ring-merged`, unless it has heard that from
    another node while it was settled. Whoever hears of it locates its fingers anew and publishes its
-   acknowledged events of the last while again; those who have them already notice (`home`).
+   acknowledged events again, from a margin before the rings parted on, as far as anybody knows when
+   that was; those who have them already notice (`home`).
 
 So a `ring-merged` follows after the last node has settled, and then the filters on every way are
 complete. A replay that comes before that may miss subscribers: filters that a lossy link holds up
@@ -54,6 +55,8 @@ MEETINGS_MAX = 256
 """Meetings whose repetition is noticed."""
 MERGE_PATIENCE = 16
 """For how many times `merge_settle_ms` after a meeting a new edge counts as its result."""
+REPLAY_MARGIN = 10
+"""How many times `merge_settle_ms` before a loss was noticed events may have missed somebody."""
 MERGE_ATTEMPTS_MAX = 3
 """How often a node asks a contact who follows it in the other ring."""
 
@@ -63,6 +66,7 @@ class Former:
     """A member that was lost."""
 
     member: RingMember
+    lost_ms: int
     until_ms: int
 
 
@@ -88,6 +92,7 @@ class Splits:
         self._busy_until_ms = 0
         self._merging_until_ms = -1
         self._seen_version = 0
+        self._apart_since_ms: int | None = None
         self._is_news_due = False
         """Edges have changed while rings merged, and nobody has said since that they have."""
 
@@ -99,7 +104,7 @@ class Splits:
             return
         until_ms = now_ms + self._ring.settings.former_peers_horizon_ms
         self.former.pop(link.peer.node, None)
-        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), until_ms)
+        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), now_ms, until_ms)
         while len(self.former) > FORMER_PEERS_MAX:
             del self.former[next(iter(self.former))]
         self.probe_later()
@@ -145,6 +150,7 @@ class Splits:
             return
         # It may say that it is present, and be an edge again, before the answer is there.
         self._begin_merging(now_ms)
+        self._note_apart(former.lost_ms)
         if now_ms >= self._busy_until_ms and self._ring.is_member:
             question = QUESTION_VERIFY + self._questions % PROBES_MAX
             self._questions += 1
@@ -163,33 +169,39 @@ class Splits:
             self._ring.present(peer)
         elif now_ms >= self._busy_until_ms:
             meeting = f"{self._ring.me}#{self._questions}"
-            self._engine.send(member.peer, RingsMeet(meeting))
-            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms)
+            apart_ms = self._apart_ms(now_ms)
+            self._engine.send(member.peer, RingsMeet(meeting, apart_ms))
+            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms, apart_ms)
 
     # --- merging -------------------------------------------------------------------------------
 
     def on_rings_meet(self, peer: PeerId, message: RingsMeet, now_ms: int) -> None:
         """The other side of a meeting: tell this ring."""
         if self._ring.is_member:
-            self._locating.publish_news(RINGS_MEET, message.meeting, peer.node, now_ms)
+            self._locating.publish_news(
+                RINGS_MEET, message.meeting, peer.node, now_ms, message.apart_ms
+            )
 
-    def on_news(self, news: str, meeting: str, node: str, now_ms: int) -> None:
+    def on_news(self, news: str, meeting: str, node: str, now_ms: int, apart_ms: int = 0) -> None:
         """What was told to all of this ring."""
         if news == RINGS_MEET:
-            self._on_meeting(meeting, node, now_ms)
+            self._on_meeting(meeting, node, now_ms, apart_ms)
         elif news == RING_MERGED:
             if self._engine.maintenance.is_settled:
                 self._is_news_due = False
             self._stabilising.refresh_fingers(now_ms)
-            self._engine.replay(now_ms)
+            margin_ms = REPLAY_MARGIN * self._ring.settings.merge_settle_ms
+            self._engine.replay(now_ms, now_ms - apart_ms - margin_ms if apart_ms else 0)
 
-    def _on_meeting(self, meeting: str, contact: str, now_ms: int) -> None:
+    def _on_meeting(self, meeting: str, contact: str, now_ms: int, apart_ms: int) -> None:
         # Both rings tell of the meeting, and either may reach this node once they have begun to
         # merge: a meeting is another one for another contact.
         if not self._meetings.add(f"{meeting} {contact}", now_ms):
             return
         self._busy_until_ms = now_ms + 2 * self._ring.settings.merge_settle_ms
         self._begin_merging(now_ms)
+        if apart_ms:
+            self._note_apart(now_ms - apart_ms)
         self._ring.following.doubt()
         if contact != self._ring.me.node:
             self._contacts[contact] = 0
@@ -198,9 +210,18 @@ class Splits:
 
     def _begin_merging(self, now_ms: int) -> None:
         if now_ms > self._merging_until_ms:
+            self._apart_since_ms = None
             self._seen_version = self._engine.maintenance.version
         patience_ms = MERGE_PATIENCE * self._ring.settings.merge_settle_ms
         self._merging_until_ms = now_ms + patience_ms
+
+    def _note_apart(self, since_ms: int) -> None:
+        if self._apart_since_ms is None or since_ms < self._apart_since_ms:
+            self._apart_since_ms = since_ms
+
+    def _apart_ms(self, now_ms: int) -> int:
+        """For how long the rings that merge have been two, as far as this node knows; else 0."""
+        return 0 if self._apart_since_ms is None else max(1, now_ms - self._apart_since_ms)
 
     def _ask(self, contact: str) -> None:
         self._contacts[contact] += 1
@@ -250,5 +271,7 @@ class Splits:
                 self._wait_for(self._ring.settings.lookup_ms)
                 return
             self._is_news_due = False
-            self._locating.publish_news(RING_MERGED, str(self._ring.me), self._ring.me.node, now_ms)
+            me = self._ring.me
+            apart_ms = self._apart_ms(now_ms)
+            self._locating.publish_news(RING_MERGED, str(me), me.node, now_ms, apart_ms)
         self.probe_later()

@@ -11,6 +11,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumour_messages import Rumour
 
 __all__ = [
     "Cause",
@@ -27,6 +28,7 @@ __all__ = [
     "Restored",
     "Start",
     "Subscribe",
+    "Tell",
     "Timer",
     "TimerFired",
     "Unsubscribe",
@@ -94,6 +96,13 @@ class PublishBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Someone on this node has something that all nodes are to know."""
+
+    rumour: Rumour
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Messages of a peer, in the order of their arrival, for the peer in this slot."""
 
@@ -158,6 +167,7 @@ Cause: TypeAlias = (
     | Unsubscribe
     | Publish
     | PublishBatch
+    | Tell
     | Received
     | TimerFired
     | PeerConnected

@@ -46,6 +46,10 @@ class History(Generic[Name]):
         while times and next(iter(times.values())) < oldest:
             times.popitem(last=False)
 
+    def time_of(self, name: Name) -> int:
+        """When a name that is remembered came."""
+        return self._times[name]
+
     def discard(self, name: Name) -> None:
         """Forget a name; nothing if it is not there."""
         self._times.pop(name, None)

@@ -98,6 +98,10 @@ class Links:
         self.effects: list[Effect] = []
         self.now_ms = 0
         self.tunnels = Tunnels(self, relays_for) if settings.tunnels else None
+        self.passive: frozenset[int] = frozenset()
+        """Slots whose peers use the links that there are, and keep none of them."""
+        self.feature_of_slot: dict[int, str] = {}
+        """What a node must offer for the peer in a slot to hear of it; for most, nothing."""
         self.unacknowledged: dict[str, None] = {}
         """Links on which an acknowledgement is due once the batch is handled."""
         self.before_telling: Callable[[], None] = _nothing
@@ -111,6 +115,7 @@ class Links:
 
     def connect(self, slot: int, node: str) -> None:
         """A peer wants a link; it will hear PeerConnected or ConnectFailed."""
+        assert slot not in self.passive, f"the peer in slot {slot} is passive: it asks for no link"
         if node == self.me.node:
             self.tell((slot,), ConnectFailed(node, "a node does not connect to itself"))
             return
@@ -144,12 +149,18 @@ class Links:
         return link
 
     def disconnect(self, slot: int, peer: PeerId, reason: str) -> None:
-        """A peer wants the link no more; it is closed when none of this node does."""
+        """A peer wants the link no more; it is closed when none of this node does.
+
+        Those that never had a say in it, the passive ones, hear that it is gone.
+        """
         link = self.table.get(peer.node)
         if link is None or slot not in link.holders:
             return
         link.holders = tuple(other for other in link.holders if other != slot)
-        if not link.holders:
+        if self.passive.issuperset(link.holders):
+            if link.holders:
+                self.tell(link.holders, PeerLost(link.peer, reason))
+                link.holders = ()
             self.close(link, reason)
 
     def close(self, link: Link, reason: str) -> None:
@@ -267,8 +278,8 @@ class Links:
         link.epoch_there = _adopted_epoch(peer)
         link.is_connected = link.wanted = link.wanted_told = True
         link.path = peer.node
-        link.holders = self._slots()
         link.features = features
+        link.holders = self._slots_for(link)
         if self.settings.acknowledge:
             link.open_session(self.settings.resend_ms)
         self.table[peer.node] = link
@@ -340,9 +351,18 @@ class Links:
         if not link.wanted_told:
             link.wanted_told = True
             self._say_reliably(link, LinkWanted())
-        link.holders = self._slots()
+        link.holders = self._slots_for(link)
         link.asked = ()
         self.tell(link.holders, PeerConnected(link.peer, link.greeting, link.features))
+
+    def _slots_for(self, link: Link) -> tuple[int, ...]:
+        """The slots whose peers hear of a link: those that the other end understands."""
+        if not self.feature_of_slot:
+            return self._slots()
+        needs = self.feature_of_slot
+        return tuple(
+            slot for slot in self._slots() if slot not in needs or needs[slot] in link.features
+        )
 
     def refused(self, link: Link, hello: Hello, reason: str, via: str) -> None:
         """There can be no link; the other side has found the same, or will from our HELLO."""

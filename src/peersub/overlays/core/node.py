@@ -9,9 +9,10 @@ frames. The peers see links and plain messages:
   to one cause leaves in one `Send`.
 
 Slots: a node may host several peers. They share its links: each hears of every link, messages name
-the slots, and a link is closed when none of the peers holds it any more. A `Send` between peers of
-one node is handed over here, in order, and touches no link; a chain of such messages that does not
-end is cut off after `CAUSES_MAX` steps.
+the slots, and a link is closed when none of the peers holds it any more. A *passive* peer uses the
+links of the others: it asks for none, keeps none open, and hears PeerLost when the others close
+one. A `Send` between peers of one node is handed over here, in order, and touches no link; a chain
+of such messages that does not end is cut off after `CAUSES_MAX` steps.
 
 Causes that are not about links are for the peer in one slot, which the driver names. Timers and
 disk tokens of slots other than 0 are marked on their way out, and unmarked on their way in.
@@ -131,12 +132,22 @@ class Node:
             self._tell_all()
         return links.take_effects()
 
-    def host(self, overlay: Overlay) -> None:
-        """Another peer lives on this node from now on; links that are up it gets by Connect."""
+    def host(self, overlay: Overlay, *, passive: bool = False, feature: str = "") -> None:
+        """Another peer lives on this node from now on; links that are up it gets by Connect.
+
+        A passive one asks for no link: it must be there before the first. One with a feature hears
+        of links to nodes that offer it as well: older ones would not understand what it says.
+        """
         slot = overlay.me.slot
         assert overlay.me == self.me._replace(slot=slot), "the peer is of another node"
         assert 0 < slot < SLOTS_MAX, f"there is no slot {slot}"
         assert slot not in self._peers, f"slot {slot} is not free"
+        if passive:
+            assert not self._links.table, "a passive peer comes before the first link"
+            self._links.passive |= {slot}
+        if feature:
+            self._links.feature_of_slot[slot] = feature
+            self._features = (*self._features, feature)
         self._peers[slot] = overlay
         self._slots = tuple(self._peers)
 

@@ -6,7 +6,7 @@ trailing fields of messages, and *features*, which a node uses only towards peer
 
 from __future__ import annotations
 
-__all__ = ["BATCHES_FEATURE", "PROTOCOL_VERSION", "TUNNELS_FEATURE"]
+__all__ = ["BATCHES_FEATURE", "PROTOCOL_VERSION", "RUMOURS_FEATURE", "TUNNELS_FEATURE"]
 
 PROTOCOL_VERSION: tuple[int, int] = (1, 1)
 """Major and minor. 1.1 brought what drivers say to each other before HELLO, and clients."""
@@ -16,3 +16,6 @@ BATCHES_FEATURE = "batches"
 
 TUNNELS_FEATURE = "tunnels"
 """The node relays for others, and accepts what comes through a relay."""
+
+RUMOURS_FEATURE = "rumours"
+"""The node spreads rumours."""

@@ -71,6 +71,7 @@ __all__ = ["RoutingEngine", "RoutingSettings"]
 
 _RETRY = Timer("routing/retry")
 _FLUSH = Timer("routing/flush")
+_REPLAY = Timer("routing/replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class RoutingSettings:
     replay_horizon_ms: int = 120_000
     """How long a publisher's acknowledged events are kept to be replayed after a split."""
     replay_events_max: int = 1_024
+    replay_slice: int = 256
+    """How many are replayed at once,"""
+    replay_pause_ms: int = 20
+    """and the pause before the next ones."""
     home: HomeSettings = field(default_factory=HomeSettings)
     delegations: DelegationSettings = field(default_factory=DelegationSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -124,6 +129,7 @@ class RoutingEngine:
         )
         self._replayable: dict[str, Publication | Batch] = {}
         self._replayable_events = 0
+        self._to_replay: dict[str, None] = {}
         self._replays: dict[str, TaskKey] = {}
         """Per event that is being replayed, the task that does it."""
         self._retrying = False
@@ -156,6 +162,8 @@ class RoutingEngine:
             case TimerFired(timer) if timer == _RETRY:
                 self._retrying = False
                 self.delegations.on_retry(now_ms, linked=self._linked.__contains__)
+            case TimerFired(timer) if timer == _REPLAY:
+                self._replay_slice(now_ms)
             case TimerFired(timer) if timer == _FLUSH:
                 self.maintenance.on_timer()
             case _:
@@ -474,14 +482,25 @@ class RoutingEngine:
         if wanted is not None and publication.matches(wanted) and self._on_control:
             self._on_control(publication, now_ms)
 
-    def replay(self, now_ms: int) -> None:
-        """Publish the acknowledged events of the last while again: a split has healed.
+    def replay(self, now_ms: int, since_ms: int = 0) -> None:
+        """Publish the acknowledged events from a time on again: a split has healed.
 
         An earlier replay of an event that is still under way went by older filters: the new one
-        takes its place.
+        takes its place. Many go in slices, so that the node has time for others in between.
         """
         self._forget_replayable(now_ms)
-        for publication in list(self._replayable.values()):
+        times = self._published
+        for event_id in self._replayable:
+            if times.time_of(event_id) >= since_ms:
+                self._to_replay[event_id] = None
+        self._replay_slice(now_ms)
+
+    def _replay_slice(self, now_ms: int) -> None:
+        for event_id in list(self._to_replay)[: self.settings.replay_slice]:
+            del self._to_replay[event_id]
+            publication = self._replayable.get(event_id)
+            if publication is None:
+                continue
             before = self._replays.pop(publication.id, None)
             if before is not None:
                 self.delegations.cancel(before)
@@ -489,6 +508,8 @@ class RoutingEngine:
             if task is not None:
                 self._replays[publication.id] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
+        if self._to_replay:
+            self._out.emit(SetTimer(_REPLAY, self.settings.replay_pause_ms))
 
     def _keep_for_replay(self, publication: Publication | Batch, now_ms: int) -> None:
         self._published.add(publication.id, now_ms)

@@ -1,0 +1,150 @@
+"""One story: a network, a publisher that goes on, and nodes that die, come back, or stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peersub.bench.resilience.cluster import Cluster, WorkerProcess
+from peersub.bench.resilience.judging import Judgement, Notes
+from peersub.bench.resilience.worker import now_ms
+
+__all__ = ["STORIES", "TrialSettings", "run_trial"]
+
+STORIES = ("kill", "stop")
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """How large, how fast, how long."""
+
+    nodes: int = 16
+    subscriptions_per_node: int = 10
+    rate: int = 500
+    symbols: int = 50
+    calm_s: float = 2.0
+    """Before the first fault, and between a restart and the next."""
+    fault_s: float = 3.0
+    """From a fault to the return of those who failed."""
+    story: str = "kill"
+    seed: int = 1
+
+
+class _Trial:
+    def __init__(self, settings: TrialSettings, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.notes = Notes(settings.symbols)
+        self.random = random.Random(settings.seed)
+        self.say = say
+        self.cluster = Cluster(self._on_line)
+        self.statuses: dict[str, Any] = {}
+        self._names: dict[int, list[str]] = {}
+        self._published = False
+
+    def _on_line(self, worker: WorkerProcess, line: dict[str, Any]) -> None:
+        if "got" in line:
+            for name, event_id, _, at_ms in line["got"]:
+                self.notes.got(name, event_id, at_ms)
+        elif "ended" in line:
+            for event_id, begun_ms, ended_ms, failure in line["ended"]:
+                self.notes.ended(event_id, begun_ms, ended_ms, failure)
+        elif "ready" in line:
+            self.notes.ready(line["ready"], now_ms())
+        elif "published" in line:
+            self._published = True
+        elif "status" in line:
+            self.statuses[worker.name] = line["status"]
+
+    async def run(self) -> Judgement:
+        settings = self.settings
+        async with self.cluster:
+            for _ in range(settings.nodes):
+                await self.cluster.start()
+            self.say(f"{settings.nodes} nodes")
+            await self._subscribe(self.cluster.workers)
+            publisher = self.cluster.workers[0]
+            quarter, half = settings.nodes // 4, settings.nodes // 2
+            seconds = 3 * settings.calm_s + 2 * (settings.fault_s + 2 * settings.calm_s)
+            count = int(settings.rate * seconds)
+            publisher.command(
+                do="publish", rate=settings.rate, count=count, symbols=settings.symbols, prefix="e-"
+            )
+            self.say(f"publishing {count:,} events")
+            await asyncio.sleep(settings.calm_s)
+            await self._fault("a quarter", quarter)
+            await asyncio.sleep(settings.calm_s)
+            if settings.story == "kill":
+                await self._fault("half", half)
+            await self._until(lambda: self._published, "all publications end")
+            await asyncio.sleep(0.3)
+            for worker in self.cluster.living():
+                worker.command(do="status")
+            await self._until(
+                lambda: len(self.statuses) >= len(self.cluster.living()), "every node answers"
+            )
+        return self.notes.judge()
+
+    async def _subscribe(self, workers: Sequence[WorkerProcess]) -> None:
+        names: list[str] = []
+        for worker in workers:
+            for number in range(self.settings.subscriptions_per_node):
+                symbol = f"s{self.random.randrange(self.settings.symbols)}"
+                name = f"w{worker.number}-{number}"
+                self.notes.subscribed(name, symbol)
+                worker.command(do="subscribe", name=name, filter=f"symbol = '{symbol}'")
+                self._names.setdefault(worker.number, []).append(name)
+                names.append(name)
+        await self._until(lambda: all(map(self.notes.is_ready, names)), "subscriptions are ready")
+        self.say(f"{len(names)} subscriptions ready")
+
+    async def _fault(self, what: str, count: int) -> None:
+        """Let some nodes fail, never the publisher; later they come back."""
+        candidates = [worker for worker in self.cluster.living() if worker.number]
+        victims = self.random.sample(candidates, count)
+        begin_ms = now_ms()
+        if self.settings.story == "kill":
+            for worker in victims:
+                worker.kill()
+            for worker in victims:
+                for name in self._names[worker.number]:
+                    self.notes.gone(name, begin_ms)
+        else:
+            for worker in victims:
+                worker.stop()
+        self.say(f"{self.settings.story} {what}: {', '.join(w.name for w in victims)}")
+        await asyncio.sleep(self.settings.fault_s)
+        self.notes.fault(f"{self.settings.story} {what}", begin_ms, now_ms())
+        if self.settings.story == "kill":
+            back = [await self.cluster.start(listen=worker.name) for worker in victims]
+            self.say(f"{len(back)} nodes are back")
+            await self._subscribe(back)
+        else:
+            for worker in victims:
+                worker.go_on()
+            for worker in victims:
+                # What it missed while it stood still is another question than what others noticed.
+                for name in self._names[worker.number]:
+                    self.notes.gone(name, begin_ms)
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = now_ms() + TIMEOUT_S * 1_000
+        while not holds():
+            if now_ms() > deadline:
+                raise TimeoutError(f"waited {TIMEOUT_S} s until {what}")
+            await asyncio.sleep(0.02)
+
+
+async def run_trial(settings: TrialSettings, say: Callable[[str], None]) -> Judgement:
+    """Play the story, and judge it."""
+    trial = _Trial(settings, say)
+    judgement = await trial.run()
+    counters: dict[str, int] = {}
+    for status in trial.statuses.values():
+        for reason, count in status["counters"].items():
+            counters[reason] = counters.get(reason, 0) + count
+    say(f"counted: {counters}")
+    return judgement
