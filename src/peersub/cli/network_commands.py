@@ -16,6 +16,14 @@ Node = Annotated[
     str,
     typer.Option(metavar="HOST:PORT", envvar="PEERSUB_NODE", help="The node to talk to."),
 ]
+Tls = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="PEERSUB_TLS",
+        help="A certificate, NAME.pem; NAME.key and ca.pem are beside it.",
+    ),
+]
 
 
 def add_network_commands(app: typer.Typer) -> None:
@@ -92,19 +100,25 @@ def _node(
             help="Nodes of other networks are refused; default: peersub.",
         ),
     ] = None,
-    tls_ca: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", envvar="PEERSUB_NODE_TLS_CA", help="The network's authority."),
-    ] = None,
-    tls_certificate: Annotated[
+    tls: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", envvar="PEERSUB_NODE_TLS_CERTIFICATE", help="The node's certificate."
+            metavar="FILE",
+            envvar="PEERSUB_NODE_TLS",
+            help="The node's certificate, NAME.pem; NAME.key and ca.pem are beside it.",
         ),
     ] = None,
     tls_key: Annotated[
         str | None,
-        typer.Option(metavar="FILE", envvar="PEERSUB_NODE_TLS_KEY", help="Its private key."),
+        typer.Option(
+            metavar="FILE", envvar="PEERSUB_NODE_TLS_KEY", help="Its key, if it is elsewhere."
+        ),
+    ] = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", envvar="PEERSUB_NODE_TLS_CA", help="ca.pem, if it is elsewhere."
+        ),
     ] = None,
     permissions: Annotated[
         str | None,
@@ -144,9 +158,9 @@ def _node(
         set=tuple(settings) if settings else None,
         advertise=advertise,
         network=network,
-        tls_ca=tls_ca,
-        tls_certificate=tls_certificate,
+        tls=tls,
         tls_key=tls_key,
+        tls_ca=tls_ca,
         permissions=permissions,
         insecure=insecure,
         trace=trace,
@@ -162,6 +176,7 @@ def _pub(
         ),
     ] = None,
     node: Node = NODE_BY_DEFAULT,
+    tls: Tls = None,
     count: Annotated[
         int | None,
         typer.Option(min=0, help="How often the event, or how many lines; default: once, and all."),
@@ -193,6 +208,7 @@ def _pub(
     return run_pub(
         PubOptions(
             node=node,
+            tls=tls,
             event=event,
             count=count,
             rate=rate,
@@ -208,6 +224,7 @@ def _pub(
 def _sub(
     text: Annotated[str, typer.Argument(metavar="FILTER", help="What is wanted.")],
     node: Node = NODE_BY_DEFAULT,
+    tls: Tls = None,
     xpath: Annotated[
         bool, typer.Option("--xpath", help="The filter is an XPath pattern over the bodies.")
     ] = False,
@@ -246,6 +263,7 @@ def _sub(
     return run_sub(
         SubOptions(
             node=node,
+            tls=tls,
             filter=text,
             xpath=xpath,
             count=count,
@@ -259,8 +277,8 @@ def _sub(
     )
 
 
-def _status(node: Node = NODE_BY_DEFAULT, as_json: Json = False) -> int:
+def _status(node: Node = NODE_BY_DEFAULT, tls: Tls = None, as_json: Json = False) -> int:
     """Show a node: its place in the overlay, links, clients, queues, what was dropped."""
     from peersub.cli.status_command import run_status
 
-    return run_status(node, as_json=as_json)
+    return run_status(node, tls, as_json=as_json)

@@ -8,9 +8,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.cli.failures import CommandError, ExitCode
+from peersub.cli.light_client import tls_settings
 from peersub.cli.node_options import NodeOptions, node_settings, with_file
 from peersub.cli.output import note, say
 from peersub.files.errors import FileError
@@ -18,8 +20,8 @@ from peersub.files.errors import FileError
 if TYPE_CHECKING:
     from peersub.overlays.core.causes import Cause
     from peersub.overlays.core.effects import Effect
-    from peersub.runtime.driver import Observer
     from peersub.runtime.live_node import LiveNode
+    from peersub.runtime.security.settings import TlsSettings
     from peersub.runtime.settings import NodeSettings
 
 __all__ = ["run_node"]
@@ -30,16 +32,30 @@ LOOK_S: Final = 0.005
 
 def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
     """Run the command; the result is its exit code."""
+    from peersub.runtime.serving import served_node
+
     options = with_file(options, config)
     settings = node_settings(options)
-    _check_security(options)
+    tls = tls_settings(options.tls, options.tls_key, options.tls_ca)
+    _check_security(options, settings.listen, tls)
     with _traced(options.trace, settings) as trace:
-        return asyncio.run(_serve(settings, trace, as_json=as_json))
+        observer = None if trace is None else trace.observe
+        permissions = None if options.permissions is None else Path(options.permissions)
+        node, _ = served_node(settings, tls, permissions, observer)
+        if trace is not None:
+            trace.node = node
+        return asyncio.run(_serve(node, as_json=as_json))
 
 
-def _check_security(options: NodeOptions) -> None:
-    if options.tls_ca or options.tls_certificate or options.tls_key or options.permissions:
-        raise CommandError("TLS and permissions are not part of this version.", ExitCode.FAILED)
+def _check_security(options: NodeOptions, listen: str, tls: TlsSettings | None) -> None:
+    from peersub.runtime.addresses import split_address
+    from peersub.runtime.security.settings import binding_refusal
+
+    refusal = binding_refusal(split_address(listen)[0], tls)
+    if refusal is not None and not options.insecure:
+        raise CommandError(f"{refusal}.")
+    if options.permissions is not None and tls is None:
+        raise CommandError("--permissions go by the names in certificates. Give --tls as well.")
 
 
 class _Trace:
@@ -71,16 +87,7 @@ def _traced(name: str | None, settings: NodeSettings) -> Iterator[_Trace | None]
         raise FileError(name, f"it cannot be written ({reason})", "Check --trace.") from None
 
 
-async def _serve(settings: NodeSettings, trace: _Trace | None, *, as_json: bool) -> int:
-    from peersub.runtime.client_gate import ClientGate
-    from peersub.runtime.client_ports import NetworkName
-    from peersub.runtime.live_node import LiveNode
-
-    observer: Observer | None = None if trace is None else trace.observe
-    node = LiveNode(settings, observer=observer)
-    if trace is not None:
-        trace.node = node
-    node.on_client_connection = ClientGate(node, NetworkName(settings.overlay, settings.network))
+async def _serve(node: LiveNode, *, as_json: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):

@@ -43,9 +43,9 @@ class NodeOptions:
     set: tuple[str, ...] | None = None
     advertise: str | None = None
     network: str | None = None
-    tls_ca: str | None = None
-    tls_certificate: str | None = None
+    tls: str | None = None
     tls_key: str | None = None
+    tls_ca: str | None = None
     permissions: str | None = None
     insecure: bool | None = None
     trace: str | None = None

@@ -32,6 +32,7 @@ class PubOptions:
     """The options of the command, as given."""
 
     node: str
+    tls: str | None = None
     event: str | None = None
     count: int | None = None
     rate: float | None = None
@@ -75,7 +76,7 @@ def run_pub(options: PubOptions) -> int:
         await _publish_all(node, source, options, outcome)
         return outcome.code
 
-    code = with_node(options.node, "peersub pub", work)
+    code = with_node(options.node, options.tls, "peersub pub", work)
     _report(options, outcome)
     return code
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["run_status"]
 
 
-def run_status(address: str, *, as_json: bool) -> int:
+def run_status(address: str, tls: str | None, *, as_json: bool) -> int:
     """Run the command; the result is its exit code."""
 
     async def work(node: NodeClient) -> int:
@@ -33,7 +33,7 @@ def run_status(address: str, *, as_json: bool) -> int:
             _show(status)
         return ExitCode.DONE
 
-    return with_node(address, _OWN_NAME, work)
+    return with_node(address, tls, _OWN_NAME, work)
 
 
 _OWN_NAME = "peersub status"

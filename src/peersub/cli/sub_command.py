@@ -27,6 +27,7 @@ class SubOptions:
     """The options of the command, as given."""
 
     node: str
+    tls: str | None = None
     filter: str
     xpath: bool = False
     count: int | None = None
@@ -63,7 +64,7 @@ def run_sub(options: SubOptions) -> int:
                 await asyncio.gather(telling, return_exceptions=True)
                 _tell_of_losses(subscription)
 
-    return with_node(options.node, "peersub sub", work)
+    return with_node(options.node, options.tls, "peersub sub", work)
 
 
 async def _tell_when_ready(subscription: Subscription, options: SubOptions) -> None:

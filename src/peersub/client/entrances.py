@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peersub.client.local import LocalLink
 from peersub.client.node_client import NodeClient
 from peersub.client.remote import RemoteLink
 from peersub.client.session import Session
-from peersub.runtime.client_gate import ClientGate
-from peersub.runtime.client_ports import NetworkName
-from peersub.runtime.live_node import LiveNode
+from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
+
+if TYPE_CHECKING:
+    import ssl
+
+    from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["Entrance", "connect", "join"]
 
@@ -52,6 +54,7 @@ def join(
     overlay: str = "chord",
     network: str = "peersub",
     data: str | Path | None = None,
+    tls: TlsSettings | None = None,
     settings: Mapping[str, object] | None = None,
     name: str = "",
 ) -> Entrance:
@@ -68,10 +71,12 @@ def join(
         overlay: `chord`, `tree` or `flood`; the same for all nodes of a network.
         network: the name of the network; nodes of other networks are refused.
         data: the folder in which the node keeps its word over restarts.
+        tls: the files of the node's certificate; without, everybody who reaches it is let in.
         settings: settings of the overlay, by name.
         name: of this client, for people.
 
     Raises:
+        SecurityError: when entered: the files of `tls` cannot be used.
         StartError: when entered: the address cannot be used, or nobody lets the node in.
         SettingsError: when entered: there is no such overlay or setting.
     """
@@ -87,15 +92,16 @@ def join(
     )
 
     async def enter() -> NodeClient:
-        return await client_of(LiveNode(chosen), name)
+        return await client_of(chosen, name, tls)
 
     return Entrance(enter)
 
 
-async def client_of(node: LiveNode, name: str = "") -> NodeClient:
-    """Start the node, open its gate, and be its first client; closing the client ends the node."""
-    gate = ClientGate(node, NetworkName(node.settings.overlay, node.settings.network))
-    node.on_client_connection = gate
+async def client_of(
+    settings: NodeSettings, name: str = "", tls: TlsSettings | None = None
+) -> NodeClient:
+    """Start a node, and be its first client; closing the client ends the node."""
+    node, gate = served_node(settings, tls)
     await node.start()
     session = Session(name)
     await session.greet(LocalLink(session, gate))
@@ -105,7 +111,7 @@ async def client_of(node: LiveNode, name: str = "") -> NodeClient:
 def connect(
     address: str = "127.0.0.1:7001",
     *,
-    tls: ssl.SSLContext | None = None,
+    tls: TlsSettings | None = None,
     reconnect: bool = True,
     name: str = "",
 ) -> Entrance:
@@ -116,19 +122,20 @@ def connect(
 
     Args:
         address: of the node.
-        tls: what to dial with, if with TLS.
+        tls: the files of the client's certificate, if the node asks for one.
         reconnect: whether to dial again when the connection is lost.
         name: of this client, for people.
 
     Raises:
         ConnectError: when entered: the node cannot be reached, or does not take the client.
+        SecurityError: when entered: the files of `tls` cannot be used.
         ValueError: the address is none.
     """
     session_name = name
 
     async def enter() -> NodeClient:
         session = Session(session_name)
-        link = RemoteLink(session, address, tls, reconnect=reconnect)
+        link = RemoteLink(session, address, _dialling(tls), reconnect=reconnect)
         try:
             await link.open()
         except BaseException:
@@ -137,3 +144,11 @@ def connect(
         return NodeClient(session, link.close)
 
     return Entrance(enter)
+
+
+def _dialling(tls: TlsSettings | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    from peersub.runtime.security.tls import client_context
+
+    return client_context(tls)

@@ -191,8 +191,12 @@ class RemoteLink:
 
 def _words(error: Exception) -> str:
     """What the system says, without what asyncio adds to it."""
+    if isinstance(error, ssl.SSLError):
+        from peersub.runtime.security.tls import handshake_failure
+
+        return handshake_failure(error)
     number = getattr(error, "errno", None)
-    if isinstance(number, int) and number > 0 and not isinstance(error, ssl.SSLError):
+    if isinstance(number, int) and number > 0:
         return os.strerror(number)
     return str(error) or type(error).__name__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.core.messages import Message
 from peersub.runtime.client_door import ClientDoor, DurableHolders
@@ -17,7 +17,11 @@ from peersub.runtime.client_ports import (
     ServingNode,
 )
 from peersub.runtime.connection import Connection, Handler
-from peersub.wire.client_messages import ClientHello
+from peersub.runtime.security.identity import PeerIdentity, Role
+from peersub.wire.client_messages import ClientHello, ClientRefused
+
+if TYPE_CHECKING:
+    from peersub.runtime.node_security import NodeSecurity
 
 __all__ = ["ClientGate"]
 
@@ -33,15 +37,22 @@ class ClientGate:
     Args:
         node: the node that serves the clients.
         network: what clients are told of its network.
-        rules: what clients may do.
+        rules: what clients may do; nodes that act as clients, and clients in the node's own
+            process, may do everything.
+        security: decides who is taken, where certificates do.
     """
 
     def __init__(
-        self, node: ServingNode, network: NetworkName, rules: ClientRules | None = None
+        self,
+        node: ServingNode,
+        network: NetworkName,
+        rules: ClientRules | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self._node = node
         self._network = network
         self._rules = rules or OpenRules()
+        self._security = security
         self._holders = DurableHolders()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, None] = {}
@@ -50,19 +61,28 @@ class ClientGate:
         """Serve whoever says that it is a client; False if the first message is another."""
         if not isinstance(messages[0], ClientHello):
             return False
+        refusal = None if self._security is None else self._security.client_refusal(connection)
+        if refusal is not None:
+            connection.send((ClientRefused(refusal),))
+            connection.close(refusal)
+            return True
+        identity = connection.peer_identity
+        is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
         adapter = _TcpClient(connection, self._doors)
-        adapter.door = self.open(adapter)
+        rules = OpenRules() if is_node else self._rules
+        connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
+        adapter.door = self.open(adapter, rules)
         adapter.door.on_messages(messages)
         return True
 
-    def open(self, connection: ClientConnection) -> ClientDoor:
+    def open(self, connection: ClientConnection, rules: ClientRules | None = None) -> ClientDoor:
         """A door for a client; whoever made the connection tells it what the client says."""
         door = ClientDoor(
             self._node,
             connection,
             self._network,
             label=f"client-{next(self._numbers)}",
-            rules=self._rules,
+            rules=rules,
             holders=self._holders,
             status=self.status,
         )

@@ -10,6 +10,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.live_node import DurableOptions, OnEnded, Sink
+from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = [
     "ClientConnection",
@@ -32,6 +33,7 @@ class DoorLimits:
     publications_open_max: int = 65_536
     """Publications that have not ended; further ones fail."""
     durable_name_bytes_max: int = 128
+    frame_bytes_max: int = FRAME_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,10 @@ class Connection(asyncio.Protocol):
         self._decoder.frame_bytes_max = FRAME_BYTES_MAX
         self._liveness = Liveness(self._settings.liveness, self._now_ms())
 
+    def bound_frames(self, frame_bytes_max: int) -> None:
+        """Take no larger frames from now on."""
+        self._decoder.frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_MAX)
+
     def send(self, messages: Sequence[Message]) -> None:
         """Send, or queue, or drop what may be dropped."""
         if not self.is_open:

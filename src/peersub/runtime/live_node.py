@@ -43,6 +43,8 @@ from peersub.runtime.transport import Transport
 if TYPE_CHECKING:
     import numpy as np
 
+    from peersub.runtime.node_security import NodeSecurity
+
 __all__ = [
     "DurableOptions",
     "LiveNode",
@@ -112,6 +114,7 @@ class LiveNode:
         settings: what it is told.
         observer: is told each cause with its effects, for a trace.
         on_client: takes connections of clients; none are taken without.
+        security: its certificates, and how it judges those of others; none, and all is open.
     """
 
     def __init__(
@@ -120,8 +123,10 @@ class LiveNode:
         *,
         observer: Observer | None = None,
         on_client: ClientHandler | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self.settings = settings
+        self.security = security
         self.counters = Counters()
         self.on_client_connection = on_client
         self._clock = Clock()
@@ -151,8 +156,16 @@ class LiveNode:
         settings = self.settings
         kind = overlay_kind(settings.overlay)
         incarnation = new_incarnation()
+        security = self.security
         transport = Transport(
-            "", incarnation, settings.transport, self.counters, self._clock.now_ms
+            "",
+            incarnation,
+            settings.transport,
+            self.counters,
+            self._clock.now_ms,
+            server_tls=None if security is None else security.server_tls,
+            client_tls=None if security is None else security.client_tls,
+            check_peer=None if security is None else security.node_refusal,
         )
         host, port = split_address(settings.listen)
         try:
