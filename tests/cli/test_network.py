@@ -329,3 +329,41 @@ def test_a_node_that_cannot_begin(run, node, nowhere, tmp_path):
     assert done.code == 1 and "cannot listen" in done.err
     assert run("node", "--config", tmp_path / "none.toml").code == 2
     assert run("node", "--set", "retry_ms").code == 2
+
+
+# --- certificates ----------------------------------------------------------------------------
+
+
+def test_a_network_with_certificates(run, tmp_path):
+    folder = tmp_path / "net"
+    assert run("certs", "init", folder).code == 0
+    assert run("certs", "issue", folder, "n1", "--role", "node").code == 0
+    assert run("certs", "issue", folder, "desk", "--role", "client").code == 0
+    (tmp_path / "permissions.toml").write_text("[clients.desk]\npublish = true\n")
+    arguments = (
+        "--tls",
+        str(folder / "n1.pem"),
+        "--permissions",
+        str(tmp_path / "permissions.toml"),
+    )
+    with node_process("--listen", "127.0.0.1:0", *arguments) as (_, member):
+        node = ("--node", member["member"])
+        assert run("pub", "{}", *node).code == 1
+        assert run("pub", "{}", *node, "--tls", folder / "desk.pem").code == 0
+        done = run("sub", "TRUE", *node, "--tls", folder / "desk.pem", "--wait", 1)
+        assert done.code == 1 and "desk may not subscribe" in done.err
+        assert run("status", *node, "--tls", folder / "none.pem").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--listen", "0.0.0.0:0"), "--insecure"),
+        (("--tls", "none.pem"), "none.pem"),
+        (("--tls-key", "none.key"), "Give --tls"),
+        (("--permissions", "none.toml"), "Give --tls"),
+    ],
+)
+def test_a_node_that_would_not_be_secure(run, arguments, message):
+    done = run("node", *arguments)
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
