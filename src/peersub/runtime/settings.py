@@ -20,7 +20,7 @@ LIVE_LINKS: Final = LinkSettings(
     resend_ms=1_000,
     resends_max=3,
     tunnels=True,
-    tunnel_timeout_ms=300,
+    tunnel_timeout_ms=250,
     direct_retry_ms=5_000,
 )
 """TCP loses nothing while a connection lasts: a session is there for what a broken one took along.
@@ -28,7 +28,7 @@ A way round is looked for no longer than subscribers may have to wait."""
 
 _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
-        "retry_ms": 500,
+        "retry_ms": 2_000,
         "replay_events_max": 16_384,
         "lookup_ms": 500,
         "stabilise_ms": 2_000,

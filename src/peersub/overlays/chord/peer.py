@@ -40,7 +40,7 @@ from peersub.overlays.chord.messages import (
 )
 from peersub.overlays.chord.ring import NEIGHBOURS_MAX, Ring
 from peersub.overlays.chord.settings import ChordSettings
-from peersub.overlays.chord.splits import MERGE, PROBE, Splits
+from peersub.overlays.chord.splits import MERGE, PROBE, REPLAY, Splits
 from peersub.overlays.chord.stabilising import (
     FILL,
     LINKS,
@@ -147,6 +147,7 @@ class ChordPeer:
             LINKS: lambda _now: self.link_upkeep.on_timer(),
             PROBE: self.splits.on_probe_timer,
             MERGE: self.splits.on_merge_timer,
+            REPLAY: self.splits.on_replay_timer,
             LEAVE: lambda _now: self._depart(),
         }
 

@@ -40,10 +40,11 @@ from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "RINGS_MEET", "RING_MERGED", "Splits"]
+__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "REPLAY", "RINGS_MEET", "RING_MERGED", "Splits"]
 
 PROBE = Timer("chord/probe")
 MERGE = Timer("chord/merge")
+REPLAY = Timer("chord/replay")
 RINGS_MEET = "rings-meet"
 RING_MERGED = "ring-merged"
 
@@ -55,6 +56,8 @@ MEETINGS_MAX = 256
 """Meetings whose repetition is noticed."""
 MERGE_PATIENCE = 16
 """For how many times `merge_settle_ms` after a meeting a new edge counts as its result."""
+REPLAY_PATIENCE = 4
+"""How many times `merge_settle_ms` a replay waits for the last who says that the rings merged."""
 REPLAY_MARGIN = 10
 """How many times `merge_settle_ms` before a loss was noticed events may have missed somebody."""
 MERGE_ATTEMPTS_MAX = 3
@@ -93,6 +96,8 @@ class Splits:
         self._merging_until_ms = -1
         self._seen_version = 0
         self._apart_since_ms: int | None = None
+        self._replay_since_ms: int | None = None
+        self._replay_by_ms = 0
         self._is_news_due = False
         """Edges have changed while rings merged, and nobody has said since that they have."""
 
@@ -190,8 +195,27 @@ class Splits:
             if self._engine.maintenance.is_settled:
                 self._is_news_due = False
             self._stabilising.refresh_fingers(now_ms)
-            margin_ms = REPLAY_MARGIN * self._ring.settings.merge_settle_ms
-            self._engine.replay(now_ms, now_ms - apart_ms - margin_ms if apart_ms else 0)
+            self._replay_soon(now_ms, apart_ms)
+
+    def _replay_soon(self, now_ms: int, apart_ms: int) -> None:
+        """Replay once for all that say that the rings have merged, when nobody says so any more.
+
+        If they go on saying so for long, replay all the same.
+        """
+        settle_ms = self._ring.settings.merge_settle_ms
+        since_ms = now_ms - apart_ms - REPLAY_MARGIN * settle_ms if apart_ms else 0
+        if self._replay_since_ms is None:
+            self._replay_since_ms = since_ms
+            self._replay_by_ms = now_ms + REPLAY_PATIENCE * settle_ms
+        self._replay_since_ms = min(self._replay_since_ms, since_ms)
+        delay_ms = min(settle_ms, max(0, self._replay_by_ms - now_ms))
+        self._engine.emit(SetTimer(REPLAY, delay_ms))
+
+    def on_replay_timer(self, now_ms: int) -> None:
+        """Nobody has said for a while that the rings have merged."""
+        if self._replay_since_ms is not None:
+            self._engine.replay(now_ms, self._replay_since_ms)
+            self._replay_since_ms = None
 
     def _on_meeting(self, meeting: str, contact: str, now_ms: int, apart_ms: int) -> None:
         # Both rings tell of the meeting, and either may reach this node once they have begun to

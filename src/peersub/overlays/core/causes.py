@@ -21,6 +21,7 @@ __all__ = [
     "Leave",
     "PeerConnected",
     "PeerLost",
+    "PeerResumed",
     "Persisted",
     "Publish",
     "PublishBatch",
@@ -144,6 +145,16 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerResumed:
+    """The link to the peer, which was interrupted, works again, directly or over a relay.
+
+    Reliable messages go on where they were; light ones that were under way may be lost.
+    """
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class Persisted:
     """What `Persist(token, ...)` asked for is on disk."""
 
@@ -173,6 +184,7 @@ Cause: TypeAlias = (
     | PeerConnected
     | ConnectFailed
     | PeerLost
+    | PeerResumed
     | Persisted
     | ConsumerAcked
 )

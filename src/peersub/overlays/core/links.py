@@ -25,7 +25,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from peersub.overlays.core.causes import Cause, ConnectFailed, PeerConnected, PeerLost, Timer
+from peersub.overlays.core.causes import (
+    Cause,
+    ConnectFailed,
+    PeerConnected,
+    PeerLost,
+    PeerResumed,
+    Timer,
+)
 from peersub.overlays.core.effects import (
     CancelTimer,
     Connect,
@@ -509,6 +516,8 @@ class Links:
         link.held = None
         if not session.is_idle:
             self._arm(link, self.settings.resend_ms)
+        if link.state is _UP and link.holders:
+            self.tell(link.holders, PeerResumed(link.peer))
 
     def _resend(self, link: Link) -> None:
         """Nothing came back in time: say it again, or give up."""

@@ -234,6 +234,14 @@ class Delegations:
                 part.due_ms = now_ms + part.pause_ms
                 self._send(part.peer, task.notify(part, number))
 
+    def repeat(self, peer: PeerId, now_ms: int) -> None:
+        """What was on its way to the peer may be lost: say it again."""
+        for task in list(self._tasks.values()):
+            for number, part in task.parts.items():
+                if part.peer == peer:
+                    part.due_ms = now_ms + part.pause_ms
+                    self._send(peer, task.notify(part, number))
+
     def _give_up(self, task: Task) -> None:
         waiting = sorted({str(part.peer) for part in task.parts.values()})
         task.failure = f"not confirmed in time by {', '.join(waiting) or 'the disk of this node'}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from peersub.filters.filter import Filter
@@ -26,6 +27,7 @@ from peersub.overlays.core.causes import (
     Cause,
     ConsumerAcked,
     PeerConnected,
+    PeerResumed,
     Persisted,
     Publish,
     PublishBatch,
@@ -83,9 +85,9 @@ class RoutingSettings:
     """How long a publisher's acknowledged events are kept to be replayed after a split."""
     replay_events_max: int = 1_024
     replay_slice: int = 256
-    """How many are replayed at once,"""
+    """How many are under way again at once: a busy network replays slowly."""
     replay_pause_ms: int = 20
-    """and the pause before the next ones."""
+    """How often to see whether more can go."""
     home: HomeSettings = field(default_factory=HomeSettings)
     delegations: DelegationSettings = field(default_factory=DelegationSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -149,6 +151,8 @@ class RoutingEngine:
                 if BATCHES_FEATURE in features:
                     self._takes_batches[peer] = None
                 return False
+            case PeerResumed(peer):
+                self.delegations.repeat(peer, now_ms)
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
             case Unsubscribe(name):
@@ -486,7 +490,7 @@ class RoutingEngine:
         """Publish the acknowledged events from a time on again: a split has healed.
 
         An earlier replay of an event that is still under way went by older filters: the new one
-        takes its place. Many go in slices, so that the node has time for others in between.
+        takes its place. Many go in slices, each when those before it are confirmed.
         """
         self._forget_replayable(now_ms)
         times = self._published
@@ -496,7 +500,8 @@ class RoutingEngine:
         self._replay_slice(now_ms)
 
     def _replay_slice(self, now_ms: int) -> None:
-        for event_id in list(self._to_replay)[: self.settings.replay_slice]:
+        room = max(0, self.settings.replay_slice - len(self._replays))
+        for event_id in list(islice(self._to_replay, room)):
             del self._to_replay[event_id]
             publication = self._replayable.get(event_id)
             if publication is None:
