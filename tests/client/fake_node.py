@@ -25,6 +25,7 @@ class FakeNode:
         self.acknowledged: dict[str, int] = {}
         self.durable_filters: dict[str, Filter] = {}
         self.published: list[Publication] = []
+        self.batches: list[Batch] = []
         self.is_ready_at_once = True
         self.slow_answers = False
         self.open: list[tuple[str, OnEnded | None]] = []
@@ -43,6 +44,18 @@ class FakeNode:
                 self.open.append((publication.id, on_ended))
             elif on_ended is not None:
                 on_ended(publication.id, self.refusal_of(publication))
+
+    takes_batches = False
+
+    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+        self.batches.append(batch)
+        for publication in batch.publications():
+            self.published.append(publication)
+            self.deliver(publication)
+        if self.slow_answers:
+            self.open.append((batch.id, on_ended))
+        elif on_ended is not None:
+            on_ended(batch.id, None)
 
     def refusal_of(self, publication: Publication) -> str | None:
         return "no promise" if publication.attributes.get("unwanted") else None

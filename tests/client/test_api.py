@@ -286,6 +286,76 @@ async def test_a_table_is_published_row_by_row():
     ]
 
 
+def rows_of(count, **more):
+    return [{"n": n, "s": "x", **more} for n in range(count)]
+
+
+@on_loop
+async def test_many_events_that_are_alike_travel_in_columns():
+    here = World()
+    here.node.takes_batches = True
+    await here.connect()
+    events = [*rows_of(1_500), {"n": "mixed", "s": None}]
+    async with here.client.subscribe("TRUE", queue_max=10_000) as subscription:
+        assert (await here.client.publish_many(iter(events))).published == 1_501
+        assert [len(batch) for batch in here.node.batches] == [1_024, 477]
+        taken = []
+        while len(taken) < 1_501:
+            taken += await subscription.take()
+    assert [delivery.event.attributes for delivery in taken] == events
+    assert len({delivery.event.id for delivery in taken}) == 1_501
+    table = pa.table({"n": range(3_000)})
+    assert (await here.client.publish_many(table, delivery="at_least_once")).published == 3_000
+    assert [len(batch) for batch in here.node.batches[2:]] == [1_024, 1_024, 952]
+    assert all(batch.delivery == 1 for batch in here.node.batches[2:])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        rows_of(20),
+        rows_of(200, id="given"),
+        [*rows_of(200), {"n": 1}],
+        [*rows_of(200), {"n": 1, "s": b"bytes"}],
+        [*rows_of(200), {"n": 2**70, "s": ""}],
+        [*rows_of(200), {"n": [1], "s": ""}],
+        [*rows_of(200), Event("e", {"n": 1, "s": ""})],
+        rows_of(200, long="x" * 10_000),
+        [{} for _ in range(200)],
+        pa.table({"id": range(200)}),
+    ],
+    ids=lambda events: str(len(events)),
+)
+@on_loop
+async def test_other_events_travel_one_by_one(events):
+    here = World()
+    here.node.takes_batches = True
+    await here.connect()
+    count = len(events)
+    assert (await here.client.publish_many(events)).published == count
+    assert not here.node.batches
+    assert len(here.node.published) == (1 if "given" in str(events) else count)
+
+
+@on_loop
+async def test_batches_under_way_are_sent_again_or_fail_with_the_connection():
+    here = World()
+    here.node.takes_batches = here.node.slow_answers = True
+    await here.connect()
+    quick = asyncio.create_task(here.client.publish_many(rows_of(200)))
+    sure = asyncio.create_task(here.client.publish_many(rows_of(200), delivery="at_least_once"))
+    await until(lambda: len(here.node.batches) == 2)
+    here.lose()
+    with pytest.raises(PublishFailedError, match="200 of 200 events"):
+        await quick
+    here.node.open.clear()
+    await here.connect()
+    await until(lambda: len(here.node.batches) == 3)
+    here.node.answer()
+    assert (await sure).published == 200
+    assert here.node.batches[1] == here.node.batches[2]
+
+
 @on_loop
 async def test_some_of_many_may_fail():
     here = await world()

@@ -1,15 +1,19 @@
 """A door between a fake node and a client that is a list of messages."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from client.fake_node import FakeNode
 from client.turns import on_loop, settle, until
 from peersub.filters import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.client_door import ClientDoor, DurableHolders
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
 from peersub.wire import sealed
 from peersub.wire.client_messages import (
+    BATCHES,
     CLIENT_VERSION,
     Acknowledged,
     ClientHello,
@@ -18,6 +22,7 @@ from peersub.wire.client_messages import (
     Credit,
     Delivered,
     Overflow,
+    PublishBatchWanted,
     PublishEnded,
     PublishWanted,
     StateWanted,
@@ -542,6 +547,53 @@ async def test_open_publications_are_bounded():
     await settle()
     ((number, reason),) = connection.taken(PublishEnded)[0].failures
     assert number == 2 and "more than 2" in reason
+
+
+@on_loop
+async def test_batches_wait_for_a_congested_node_in_their_order():
+    node = FakeNode()
+    node.takes_batches = node.congested = True
+    connection = Listed()
+    door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c1")
+    door.on_messages([ClientHello(CLIENT_VERSION)])
+    assert connection.taken(ClientWelcome)[0].features == (BATCHES,)
+    batch = Batch.of("b", pa.table({"n": [1, 2]}))
+    messages = [PublishWanted(publication(1), 1), PublishBatchWanted(batch, 2)]
+    door.on_messages([*messages, PublishWanted(publication(3), 3)])
+    await settle()
+    assert not node.published and connection.is_held
+    node.congested = False
+    node.relieved.set()
+    await until(lambda: len(node.published) == 4)
+    assert [each.id for each in node.published] == ["e1", "b/0", "b/1", "e3"]
+    await settle()
+    assert connection.taken(PublishEnded) == [PublishEnded((1, 2, 3))]
+
+
+@on_loop
+async def test_batches_are_not_for_clients_whose_events_are_looked_at():
+    class Rules(OpenRules):
+        def bounds_publishing(self, identity):
+            return True
+
+    node = FakeNode()
+    node.takes_batches = True
+    door, connection = door_of(node, rules=Rules())
+    door.on_messages([PublishBatchWanted(Batch.of("b", pa.table({"n": [1]})), 2)])
+    await settle()
+    assert connection.taken(PublishEnded)[0].failures[0][0] == 2 and not node.published
+
+
+@on_loop
+async def test_a_batch_that_cannot_be_read_is_refused():
+    node = FakeNode()
+    node.takes_batches = True
+    connection = Listed()
+    door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c1")
+    batch = Batch("b", np.arange(1, dtype=np.uint32), 1, packed=b"nonsense")
+    door.on_messages([ClientHello(CLIENT_VERSION), PublishBatchWanted(batch, 2)])
+    await settle()
+    assert connection.taken(PublishEnded) == [PublishEnded((), ((2, "its events cannot be read"),))]
 
 
 # --- status ----------------------------------------------------------------------------------

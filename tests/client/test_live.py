@@ -80,6 +80,27 @@ async def test_at_least_once_through_a_light_client():
 
 
 @on_loop
+async def test_events_in_columns_through_a_light_client():
+    async with (
+        join() as first,
+        join(first.node) as second,
+        connect(first.node) as light,
+        second.subscribe("n >= 500 AND s = 'x'", queue_max=5_000) as subscription,
+        light.subscribe("n = 7") as own,
+    ):
+        await subscription.ready(timeout=20)
+        await own.ready(timeout=20)
+        events = [{"n": n, "s": "x" if n % 2 else "y"} for n in range(2_000)]
+        summary = await light.publish_many(events, delivery="at_least_once")
+        assert summary.published == 2_000
+        taken = []
+        while len(taken) < 750:
+            taken += [delivery.event.attributes for delivery in await subscription.take()]
+        assert taken == [event for event in events if event["n"] >= 500 and event["n"] % 2]
+        assert (await anext(own)).attributes == {"n": 7, "s": "x"}
+
+
+@on_loop
 async def test_large_bodies_and_slow_readers():
     async with (
         join() as node,

@@ -139,6 +139,7 @@ MESSAGES: dict[str, Any] = {
     "acknowledged": client.Acknowledged(7, 2**40),
     "credit": client.Credit(7, 512),
     "publish-wanted": client.PublishWanted(STORY, 12),
+    "publish-batch-wanted": client.PublishBatchWanted(TRADES, 13),
     "publish-ended": client.PublishEnded((12, 13), ((14, "no promise"),)),
     "status-wanted": client.StatusWanted(1),
     "status-given": client.StatusGiven(1, b'{"node": 1}', False),

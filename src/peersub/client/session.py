@@ -16,9 +16,10 @@ from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from peersub.client.errors import ClientError, ConnectError
-from peersub.runtime.client_queue import event_bytes
 from peersub.wire.client_messages import (
+    BATCHES,
     CLIENT_VERSION,
+    Batch,
     ClientHello,
     ClientRefused,
     ClientWelcome,
@@ -26,6 +27,7 @@ from peersub.wire.client_messages import (
     Delivery,
     Message,
     Publication,
+    PublishBatchWanted,
     PublishEnded,
     PublishWanted,
     StatusGiven,
@@ -80,15 +82,21 @@ class Consumer(Protocol):
 class PublishOwner(Protocol):
     """Who waits for publications to end."""
 
-    def ended(self, publication: Publication, failure: str | None) -> None:
-        """One has ended."""
+    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+        """An event, or a batch of them, has ended."""
         ...
 
 
 class _Open(NamedTuple):
-    publication: Publication
+    published: Publication | Batch
     owner: PublishOwner
     size: int
+
+    def wanted(self, number: int) -> Message:
+        """What asks the node to publish it."""
+        if isinstance(self.published, Batch):
+            return PublishBatchWanted(self.published, number)
+        return PublishWanted(self.published, number)
 
 
 class Session:
@@ -110,6 +118,7 @@ class Session:
         self._consumers: dict[int, Consumer] = {}
         self._open: dict[int, _Open] = {}
         self._open_bytes = 0
+        self._open_events = 0
         self._room = asyncio.Event()
         self._status: dict[int, tuple[list[bytes], asyncio.Future[dict[str, Any]]]] = {}
 
@@ -147,7 +156,7 @@ class Session:
                 answer.set_exception(ConnectError(f"the connection was lost: {reason}"))
         self._status.clear()
         for number, each in list(self._open.items()):
-            if each.publication.delivery is Delivery.BEST_EFFORT:
+            if each.published.delivery is Delivery.BEST_EFFORT:
                 self._end(number, f"the connection was lost on the way: {reason}")
         if was_greeted:
             for consumer in list(self._consumers.values()):
@@ -182,7 +191,7 @@ class Session:
         self._is_greeted = True
         self._greeting.set_result(welcome)
         again: list[Message] = [consumer.begin() for consumer in self._consumers.values()]
-        again += [PublishWanted(each.publication, number) for number, each in self._open.items()]
+        again += [each.wanted(number) for number, each in self._open.items()]
         self.send(again)
 
     # --- talking ---------------------------------------------------------------------------------
@@ -243,36 +252,44 @@ class Session:
 
     # --- publishing ------------------------------------------------------------------------------
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the node takes events in columns."""
+        return self.welcome is not None and BATCHES in self.welcome.features
+
     async def room_for(self, size: int) -> None:
         """Wait until so much more may be under way."""
         while self._open and (
-            len(self._open) >= PUBLICATIONS_OPEN_MAX
+            self._open_events >= PUBLICATIONS_OPEN_MAX
             or self._open_bytes + size > PUBLICATIONS_OPEN_BYTES_MAX
         ):
             self._room.clear()
             await self._room.wait()
         self.check_open()
 
-    def publish(self, publications: Iterable[Publication], owner: PublishOwner) -> None:
-        """Publish; the owner hears of the end of each."""
+    def publish(
+        self, published: Iterable[tuple[Publication | Batch, int]], owner: PublishOwner
+    ) -> None:
+        """Publish events and batches, of these sizes; the owner hears of the end of each."""
         wanted: list[Message] = []
-        for publication in publications:
-            if not self._is_greeted and publication.delivery is Delivery.BEST_EFFORT:
-                owner.ended(publication, "there is no connection to the node at the moment")
+        for each, size in published:
+            if not self._is_greeted and each.delivery is Delivery.BEST_EFFORT:
+                owner.ended(each, "there is no connection to the node at the moment")
                 continue
             number = next(self._numbers)
-            size = event_bytes(publication)
-            self._open[number] = _Open(publication, owner, size)
+            entry = self._open[number] = _Open(each, owner, size)
             self._open_bytes += size
-            wanted.append(PublishWanted(publication, number))
+            self._open_events += _events_of(each)
+            wanted.append(entry.wanted(number))
         self.send(wanted)
 
     def _end(self, number: int, failure: str | None) -> None:
         entry = self._open.pop(number, None)
         if entry is not None:
             self._open_bytes -= entry.size
+            self._open_events -= _events_of(entry.published)
             self._room.set()
-            entry.owner.ended(entry.publication, failure)
+            entry.owner.ended(entry.published, failure)
 
     # --- status ----------------------------------------------------------------------------------
 
@@ -293,3 +310,7 @@ class Session:
             del self._status[message.number]
             if not answer.done():
                 answer.set_result(json.loads(b"".join(parts)))
+
+
+def _events_of(published: Publication | Batch) -> int:
+    return len(published) if isinstance(published, Batch) else 1

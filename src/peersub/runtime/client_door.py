@@ -17,6 +17,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,7 @@ from peersub.runtime.client_queue import QueuedConsumer, Waiting, event_bytes
 from peersub.runtime.live_node import DurableOptions
 from peersub.wire import WireError, sealed
 from peersub.wire.client_messages import (
+    BATCHES,
     CLIENT_VERSION,
     Acknowledged,
     ClientHello,
@@ -41,6 +43,7 @@ from peersub.wire.client_messages import (
     ClientWelcome,
     Credit,
     Delivered,
+    PublishBatchWanted,
     PublishEnded,
     PublishWanted,
     StateWanted,
@@ -155,7 +158,10 @@ class ClientDoor:
         """Numbers of the client's publications that have not ended, by the event's id."""
         self._ended: list[int] = []
         self._failed: list[tuple[int, str]] = []
-        self._held: list[Publication] = []
+        self._held: list[Publication | Batch] = []
+        # Where rules look at each event, events come one by one.
+        bounded = self._rules.bounds_publishing(connection.identity)
+        self._takes_batches = node.takes_batches and not bounded
         self._holding_task: asyncio.Task[None] | None = None
         self._flush_planned = False
         self._is_holding = False
@@ -168,6 +174,7 @@ class ClientDoor:
             Credit: self._on_credit,
             Acknowledged: self._on_acknowledged,
             StatusWanted: self._on_status_wanted,
+            PublishBatchWanted: self._on_publish_batch_wanted,
         }
 
     @property
@@ -211,8 +218,9 @@ class ClientDoor:
             self._is_greeted = True
             self.client_name = message.name
             network = self._network
+            features = (BATCHES,) if self._takes_batches else ()
             welcome = ClientWelcome(
-                self._node.name, CLIENT_VERSION, network.overlay, network.network
+                self._node.name, CLIENT_VERSION, network.overlay, network.network, features
             )
             self._connection.send((welcome,))
 
@@ -440,14 +448,36 @@ class ClientDoor:
                 permitted.append(publication)
         if not permitted:
             return
-        if self._holding_task is not None or self._node.is_congested():
+        if self._must_hold():
             self._held += permitted
-            if self._holding_task is None:
-                self._connection.hold_reading(hold=True)
-                task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
-                self._holding_task = task
         else:
             self._node.publish(permitted, self._on_ended)
+
+    def _on_publish_batch_wanted(self, message: PublishBatchWanted) -> None:
+        batch, number = message.batch, message.number
+        if not self._takes_batches:
+            refusal: str | None = "this client publishes its events one by one"
+        elif len(self._open) >= self._limits.publications_open_max or batch.id in self._open:
+            refusal = "too much is under way, or another batch of this name"
+        else:
+            refusal = None if batch.is_sound else "its events cannot be read"
+        if refusal is not None:
+            self._failed.append((number, refusal))
+            self._plan_flush()
+            return
+        self._open[batch.id] = [number]
+        if self._must_hold():
+            self._held.append(batch)
+        else:
+            self._node.publish_batch(batch, self._on_ended)
+
+    def _must_hold(self) -> bool:
+        """Whether what is to be published has to wait; if so, nothing more is read meanwhile."""
+        if self._holding_task is None and self._node.is_congested():
+            self._connection.hold_reading(hold=True)
+            task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
+            self._holding_task = task
+        return self._holding_task is not None
 
     def _refusal(self, publication: Publication) -> str | None:
         if len(self._open) >= self._limits.publications_open_max:
@@ -465,7 +495,12 @@ class ClientDoor:
                 except TimeoutError:
                     continue
             held, self._held = self._held, []
-            self._node.publish(held, self._on_ended)
+            for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
+                if is_batch:
+                    for batch in group:
+                        self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
+                else:
+                    self._node.publish(list(group), self._on_ended)  # type: ignore[arg-type]
         self._holding_task = None
         self._connection.hold_reading(hold=False)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.live_node import DurableOptions, OnEnded, Sink
@@ -54,6 +55,15 @@ class ServingNode(Protocol):
 
     def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
         """Publish."""
+        ...
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether events may be published in columns."""
+        ...
+
+    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+        """Publish many events, which end together."""
         ...
 
     def is_congested(self) -> bool:
@@ -131,6 +141,10 @@ class ClientRules(Protocol):
         """Why the client may not publish the event; None if it may."""
         ...
 
+    def bounds_publishing(self, identity: str) -> bool:
+        """Whether each event of the client has to be looked at."""
+        ...
+
     def limits(self, identity: str) -> DoorLimits:
         """What the client may ask for."""
         ...
@@ -149,6 +163,10 @@ class OpenRules:
     def permit_publish(self, identity: str, publication: Publication) -> str | None:
         """Nothing speaks against it."""
         return None
+
+    def bounds_publishing(self, identity: str) -> bool:
+        """No event has to be looked at."""
+        return False
 
     def limits(self, identity: str) -> DoorLimits:
         """The same for all."""

@@ -62,6 +62,11 @@ class PermittedRules:
             "per second"
         )
 
+    def bounds_publishing(self, identity: str) -> bool:
+        """Whether a filter or a rate bounds what the client publishes."""
+        permission = self._permissions.of(identity)
+        return permission.publish is not True or permission.limits.events_per_second is not None
+
     def limits(self, identity: str) -> DoorLimits:
         """What the client may ask for."""
         limits = self._permissions.of(identity).limits

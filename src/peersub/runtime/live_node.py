@@ -177,8 +177,7 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        # Who reads the trace wants to see each event.
-        features = (BATCHES_FEATURE,) if _has_columns() and self._observer is None else ()
+        features = (BATCHES_FEATURE,) if self.takes_batches else ()
         node = Node(overlay, network=settings.network, settings=settings.links, features=features)
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
@@ -235,6 +234,11 @@ class LiveNode:
         for publication in publications:
             self._waiting[publication.id] = on_ended
         driver.tell(Publish(tuple(publications)))
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether events may be published in columns; who reads the trace wants to see each."""
+        return self._observer is None and _has_columns()
 
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""

@@ -18,12 +18,15 @@ from enum import IntEnum
 from typing import Final
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
 
 __all__ = [
+    "BATCHES",
     "CLIENT_VERSION",
     "Acknowledged",
+    "Batch",
     "ClientHello",
     "ClientRefused",
     "ClientWelcome",
@@ -33,6 +36,7 @@ __all__ = [
     "Message",
     "Overflow",
     "Publication",
+    "PublishBatchWanted",
     "PublishEnded",
     "PublishWanted",
     "StateWanted",
@@ -46,6 +50,10 @@ __all__ = [
 
 CLIENT_VERSION: Final = (1, 0)
 """Of what is said here; a client and a node with different first numbers refuse each other."""
+
+
+BATCHES: Final = "batches"
+"""A feature of the node: it takes many events of this client at once, in columns."""
 
 
 class Overflow(IntEnum):
@@ -174,6 +182,14 @@ class PublishWanted(Message):
     """An event to publish; `PublishEnded` names its number when its promise is kept, or cannot."""
 
     publication: Publication
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBatchWanted(Message):
+    """Many events to publish, which end together; only for a node that says `BATCHES`."""
+
+    batch: Batch
     number: int
 
 

@@ -84,6 +84,7 @@ MESSAGES: Final[dict[int, type]] = {
     91: client.PublishEnded,
     92: client.StatusWanted,
     93: client.StatusGiven,
+    94: client.PublishBatchWanted,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.
