@@ -119,6 +119,9 @@ class FakeNode:
         for number in numbers:
             self.deliver(Publication(f"e{number}", {"n": number}, delivery=promise))
 
+    def emit_body(self, number: int, body: bytes) -> None:
+        self.deliver(Publication(f"e{number}", {"n": number}, body))
+
     def emit_batch(self, name: str, numbers: Iterable[int]) -> None:
         """Subscription by subscription, as a node hands batches over."""
         table = pa.table({"n": list(numbers)})

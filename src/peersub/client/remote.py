@@ -21,6 +21,7 @@ from peersub.runtime.addresses import split_address
 from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
+from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.wire.client_messages import ClientRefused, Message
 
 __all__ = ["RemoteLink"]
@@ -54,7 +55,7 @@ class RemoteLink:
         self._host, self._port = split_address(address)
         self._tls = tls
         self._reconnect = reconnect
-        self._settings = ConnectionSettings()
+        self._settings = ConnectionSettings(liveness=FOR_CLIENTS)
         self._counters = Counters()
         self._now_ms = Clock().now_ms
         self._connection: Connection | None = None

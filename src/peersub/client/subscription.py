@@ -39,7 +39,7 @@ OverflowPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "end"]
 
 CREDIT_MAX: Final = 1_024
 """Events that wait on the client's side of a subscription."""
-QUEUE_MAX: Final = 10_000
+QUEUE_MAX: Final = 65_536
 """Events that wait at the node, unless the subscriber says otherwise."""
 ACKNOWLEDGE_EVERY: Final = 64
 """Events that are acknowledged together, while more of them wait."""

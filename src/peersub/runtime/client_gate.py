@@ -17,6 +17,7 @@ from peersub.runtime.client_ports import (
     ServingNode,
 )
 from peersub.runtime.connection import Connection, Handler
+from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.security.identity import PeerIdentity, Role
 from peersub.wire.client_messages import ClientHello, ClientRefused
 
@@ -70,6 +71,7 @@ class ClientGate:
         is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
         adapter = _TcpClient(connection, self._doors)
         rules = OpenRules() if is_node else self._rules
+        connection.trust(FOR_CLIENTS)
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules)
         adapter.door.on_messages(messages)

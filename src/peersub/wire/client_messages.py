@@ -117,7 +117,7 @@ class SubscribeWanted(Message):
     since: str = ""
     """Where a durable one begins: a position in digits, a time, `earliest`, or where it stopped."""
     overflow: Overflow = Overflow.DROP_OLDEST
-    queue_max: int = 10_000
+    queue_max: int = 65_536
     credit: int = 0
 
 
