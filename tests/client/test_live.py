@@ -186,6 +186,13 @@ async def test_a_node_that_cannot_begin_says_why():
 
 
 @on_loop
+async def test_a_node_that_keeps_nothing_takes_no_durable_subscription():
+    async with join() as node:
+        with pytest.raises(SubscriptionEndedError, match="durable"):
+            await node.subscribe("TRUE", durable="d").accepted()
+
+
+@on_loop
 async def test_clients_that_leave_are_forgotten():
     async with join() as node:
         for _ in range(3):

@@ -268,6 +268,8 @@ class LiveNode:
             SubscriptionRefusedError: the name is taken, or there are too many.
         """
         driver = self._running()
+        if durable is not None:
+            raise SubscriptionRefusedError("this node keeps no log for durable subscriptions")
         if name in self._sinks:
             raise SubscriptionRefusedError(f"there is a subscription {name!r} on this node already")
         if len(self._sinks) >= SUBSCRIPTIONS_MAX:
