@@ -14,7 +14,8 @@ import pyarrow as pa
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.runtime.live_node import DurableOptions, OnEnded, Sink, SubscriptionRefusedError
+from peersub.runtime.live_node import OnEnded
+from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 
 
 class FakeNode:

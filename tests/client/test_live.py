@@ -186,10 +186,55 @@ async def test_a_node_that_cannot_begin_says_why():
 
 
 @on_loop
-async def test_a_node_that_keeps_nothing_takes_no_durable_subscription():
-    async with join() as node:
-        with pytest.raises(SubscriptionEndedError, match="durable"):
-            await node.subscribe("TRUE", durable="d").accepted()
+async def test_a_durable_subscription_outlives_its_consumer_and_its_node(tmp_path):
+    node = await join(data=tmp_path)
+    address = node.node
+    async with connect(address) as light, light.subscribe("n > 0", durable="d") as subscription:
+        await subscription.ready(timeout=20)
+        await node.publish_many({"id": n, "n": n} for n in range(3))
+        assert [(await anext(subscription)).id for _ in range(2)] == ["1", "2"]
+    await node.publish_many({"id": n, "n": n} for n in range(3, 6))
+    await node.publish({"id": 6, "n": 6}, delivery="at_least_once")
+    await node.close()
+    async with join(listen=address, data=tmp_path) as node:
+        async with node.subscribe("n > 0", durable="d") as subscription:
+            assert [(await anext(subscription)).id for _ in range(4)] == ["3", "4", "5", "6"]
+        async with node.subscribe("n > 0", durable="d", since="earliest") as subscription:
+            assert (await anext(subscription)).attributes == {"id": 1, "n": 1}
+            await subscription.close(forget=True)
+
+
+@on_loop
+async def test_a_durable_subscription_goes_on_while_its_node_restarts(tmp_path):
+    node = await join(data=tmp_path)
+    address = node.node
+    async with connect(address) as light, light.subscribe("TRUE", durable="d") as subscription:
+        await subscription.ready(timeout=20)
+        await node.publish_many({"id": n} for n in range(10))
+        assert [(await anext(subscription)).id for _ in range(4)] == ["0", "1", "2", "3"]
+        await node.close()
+        await until(lambda: not light.is_connected)
+        node = await join(listen=address, data=tmp_path)
+        await until(lambda: light.is_connected)
+        await subscription.ready(timeout=20)
+        await node.publish_many({"id": n} for n in range(10, 20))
+        found = [(await anext(subscription)).id for _ in range(16)]
+        assert found == [str(n) for n in range(4, 20)]
+        assert await subscription.take(timeout=0.01) == [] and subscription.gaps == 0
+    await node.close()
+
+
+@on_loop
+async def test_a_small_queue_loses_nothing_of_a_durable_subscription():
+    async with (
+        join() as node,
+        connect(node.node) as light,
+        light.subscribe("TRUE", durable="d", queue_max=5) as subscription,
+    ):
+        await subscription.ready(timeout=20)
+        await node.publish_many({"id": n} for n in range(600))
+        found = [(await anext(subscription)).id for _ in range(600)]
+        assert found == [str(n) for n in range(600)] and subscription.dropped == 0
 
 
 @on_loop

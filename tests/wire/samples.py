@@ -153,4 +153,5 @@ RECORDS: dict[str, Any] = {
     "event-handed-over": records.EventHandedOver("story-2"),
     "batch-stored": records.BatchStored(TRADES, (("s1", (0, 7)), ("s2", (7,))), 1_700_000_000_000),
     "batch-handed-over": records.BatchHandedOver("b7", (0, 7)),
+    "event-seen": records.EventSeen("story-2", 1_700_000_000_000),
 }

@@ -302,7 +302,7 @@ def test_a_message_of_a_later_version_is_told_apart():
     with pytest.raises(UnknownMessageError):
         read(frame_of([2, 1, 2, 3, 4, b"\0\0" + pack([99, 1])]))
     with pytest.raises(UnknownMessageError):
-        decode_record(b"\0\0" + pack([105]))
+        decode_record(b"\0\0" + pack([119]))
 
 
 def test_a_record_is_no_message_and_a_message_no_record():

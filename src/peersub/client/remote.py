@@ -155,6 +155,8 @@ class RemoteLink:
             late_ms = now_ms - last_ms - interval_ms
             last_ms = now_ms
             reason = connection.tick(now_ms, late_ms if late_ms > interval_ms else 0)
+            if reason is None and connection.is_suspect(now_ms):
+                reason = "the node says nothing"
             if reason is not None:
                 connection.abort(reason)
 

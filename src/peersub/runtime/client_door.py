@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
+from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX, ClientOutbox
 from peersub.runtime.client_ports import (
     ClientConnection,
     ClientRules,
@@ -31,9 +30,8 @@ from peersub.runtime.client_ports import (
     OpenRules,
     ServingNode,
 )
-from peersub.runtime.client_queue import QueuedConsumer, Waiting, event_bytes
-from peersub.runtime.live_node import DurableOptions
-from peersub.wire import WireError, sealed
+from peersub.runtime.client_queue import QueuedConsumer, Waiting
+from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
@@ -42,7 +40,6 @@ from peersub.wire.client_messages import (
     ClientRefused,
     ClientWelcome,
     Credit,
-    Delivered,
     PublishBatchWanted,
     PublishEnded,
     PublishWanted,
@@ -66,8 +63,6 @@ __all__ = [
 
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
-NUMBERS_PER_MESSAGE_MAX: Final = 4_096
-"""Subscriptions in one message about an event, publications in one answer: what headers hold."""
 RELIEF_CHECK_S: Final = 0.1
 """How often it is looked whether links are still congested, should nobody say so."""
 
@@ -92,23 +87,6 @@ class DurableHolders:
         """The consumer does not hold it any more."""
         if self._consumers.get(consumer.name) is consumer:
             del self._consumers[consumer.name]
-
-
-class _Outgoing:
-    """An event on its way to the client, and for which subscriptions."""
-
-    __slots__ = ("hops", "is_durable", "numbers", "place", "positions", "publication")
-
-    def __init__(self, publication: Publication, hops: int, place: int) -> None:
-        self.publication = publication
-        self.hops = hops
-        self.place = place
-        self.numbers: list[int] = []
-        self.positions: list[int | None] = []
-        self.is_durable = False
-
-
-_PLACE: Final = attrgetter("place")
 
 
 class ClientDoor:
@@ -145,15 +123,7 @@ class ClientDoor:
         self._holders = holders or DurableHolders()
         self._status = status or node.status
         self._consumers: dict[int, QueuedConsumer] = {}
-        self._outgoing: list[_Outgoing] = []
-        self._outgoing_bytes = 0
-        self._batch: Batch | None = None
-        """The batch that is on its way. Its events come subscription by subscription, and leave in
-        the order of their places."""
-        self._batch_events: dict[int, Publication] = {}
-        self._batch_places: dict[int, int] = {}
-        self._of_batch: dict[int, _Outgoing] = {}
-        """Its events by their places, and their places and what is outgoing by the events."""
+        self._outbox = ClientOutbox()
         self._open: dict[str, list[int]] = {}
         """Numbers of the client's publications that have not ended, by the event's id."""
         self._ended: list[int] = []
@@ -237,7 +207,7 @@ class ClientDoor:
         for consumer in self._consumers.values():
             self._release(consumer)
         self._consumers.clear()
-        self._outgoing.clear()
+        self._outbox.taken()
         self._open.clear()
         if self._holding_task is not None:
             self._holding_task.cancel()
@@ -386,47 +356,22 @@ class ClientDoor:
 
     def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
         """An event for one subscription; those of others in the same turn join it."""
-        publication = waiting.publication
-        # It joins the last one only, or it would overtake others; those of a batch are sorted.
-        last = self._outgoing[-1] if self._outgoing else None
-        if last is None or last.publication is not publication:
-            last = self._of_batch.get(id(publication))
-        if last is None or len(last.numbers) >= NUMBERS_PER_MESSAGE_MAX:
-            place = self._batch_places.get(id(publication))
-            last = _Outgoing(publication, waiting.hops, BATCH_ROWS_MAX if place is None else place)
-            self._outgoing.append(last)
-            if place is not None:
-                self._of_batch[id(publication)] = last
-            self._outgoing_bytes += event_bytes(publication)
-        last.numbers.append(consumer.number)
-        last.positions.append(waiting.position)
-        if waiting.position is not None:
-            last.is_durable = True
-        if self._outgoing_bytes >= SEND_BYTES:
+        self._outbox.add(consumer.number, waiting)
+        if self._outbox.size >= SEND_BYTES:
             self._flush()
         else:
             self._plan_flush()
 
     def events_of(self, batch: Batch, rows: np.ndarray) -> list[Publication]:
         """The events at these places of a batch, made once for all subscriptions."""
-        if batch is not self._batch:
+        if batch is not self._outbox.batch:
             self._flush()  # What came before stays before these.
-            self._batch = batch
-        known, places = self._batch_events, rows.tolist()
-        missing = rows if not known else rows[[place not in known for place in places]]
-        if len(missing):
-            made = batch.part(missing).publications()
-            for place, publication in zip(missing.tolist(), made, strict=True):
-                with suppress(WireError):
-                    sealed(publication)  # Now its size is known.
-                known[place] = publication
-                self._batch_places[id(publication)] = place
         self._plan_flush()
-        return [known[place] for place in places]
+        return self._outbox.events_of(batch, rows)
 
     def before_queued(self) -> None:
         """Events that have waited follow: what is on its way stays before them."""
-        if self._batch is not None:
+        if self._outbox.batch is not None:
             self._flush()
 
     # --- publishing ------------------------------------------------------------------------------
@@ -552,21 +497,7 @@ class ClientDoor:
     def _flush(self) -> None:
         if self._is_lost:
             return
-        if self._batch is not None:
-            self._outgoing.sort(key=_PLACE)
-            self._batch = None
-            self._batch_events, self._batch_places, self._of_batch = {}, {}, {}
-        messages: list[Message] = [
-            Delivered(
-                each.publication,
-                tuple(each.numbers),
-                each.hops,
-                tuple(each.positions) if each.is_durable else (),
-            )
-            for each in self._outgoing
-        ]
-        self._outgoing.clear()
-        self._outgoing_bytes = 0
+        messages: list[Message] = [*self._outbox.taken()]
         while self._ended or self._failed:
             ended, failed = self._ended, self._failed
             count = NUMBERS_PER_MESSAGE_MAX

@@ -10,7 +10,8 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.live_node import DurableOptions, OnEnded, Sink
+from peersub.runtime.live_node import OnEnded
+from peersub.runtime.sinks import DurableOptions, Sink
 from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Clock", "new_incarnation"]
+__all__ = ["Clock"]
 
 
 class Clock:
@@ -23,11 +23,3 @@ class Clock:
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return int((self._begin + time.monotonic()) * 1_000)
-
-
-def new_incarnation() -> int:
-    """A number for the life of a node that begins now, larger than those of its earlier lives.
-
-    In hundredths of a second: epochs of links, which are a multiple of it, still fit 64 bits.
-    """
-    return int(time.time() * 100)

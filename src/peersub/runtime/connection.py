@@ -293,7 +293,10 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def tick(self, now_ms: int, late_ms: float) -> str | None:
-        """Called every so often: say that this side lives; why to give up on the other, if so."""
+        """Called every so often: say that this side lives; why to give up on the other, if so.
+
+        Silence is another question (`is_suspect`).
+        """
         transport = self._transport
         if transport is None or not self.is_open:
             return None
@@ -313,10 +316,17 @@ class Connection(asyncio.Protocol):
             self._sent_ms = now_ms
             if not self._pieces and not buffered:
                 transport.write(_HEARTBEAT)
-        if self._is_reading and self._liveness.is_suspect(now_ms):
-            self._counters.add("a silent link that was given up")
-            return f"nothing was heard for {self._liveness.silence_ms:.0f} ms"
         return None
+
+    def is_suspect(self, now_ms: int) -> bool:
+        """Whether the other side has been silent for too long."""
+        liveness = self._liveness
+        return liveness is not None and self._is_reading and liveness.is_suspect(now_ms)
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether it has been silent for longer than any silence may last."""
+        liveness = self._liveness
+        return liveness is not None and self._is_reading and liveness.is_silent(now_ms)
 
     def close(self, reason: str) -> None:
         """Close once all that was sent is through."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
@@ -20,6 +19,7 @@ from peersub.overlays.core.causes import (
     Leave,
     Publish,
     PublishBatch,
+    Restored,
     Start,
     Subscribe,
     Unsubscribe,
@@ -33,11 +33,15 @@ from peersub.overlays.core.records import Record
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.addresses import join_address, split_address
-from peersub.runtime.clock import Clock, new_incarnation
+from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
+from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.settings import NodeSettings, live_settings
+from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
+from peersub.runtime.store import MemoryStore, Store, StoreError
+from peersub.runtime.store.changes import NameNode
 from peersub.runtime.transport import Transport
 
 if TYPE_CHECKING:
@@ -60,42 +64,11 @@ OnEnded: TypeAlias = Callable[[str, str | None], None]
 PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 100_000
+ENDED: Final = "the node has ended"
 
 
 class StartError(RuntimeError):
     """The node cannot take part: the text says why, and what to do."""
-
-
-class SubscriptionRefusedError(ValueError):
-    """The subscription cannot be made: the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class DurableOptions:
-    """How a durable subscription begins."""
-
-    since: int | str | None = None
-    """A position, a time, or "earliest"; None goes on where the consumer stopped."""
-
-
-class Sink(Protocol):
-    """A consumer of one subscription. It is called on the loop's thread, and must not block."""
-
-    def deliver(self, publication: Publication, hops: int, position: int | None) -> None:
-        """An event; `position` is its place in the log if the subscription is durable."""
-        ...
-
-    def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
-        """The events at these places of a batch; never for a durable subscription."""
-        ...
-
-    def ready(self) -> None:
-        """The overlay keeps its promise for the subscription."""
-        ...
-
-    def ended(self, reason: str) -> None:
-        """Nothing more comes."""
-        ...
 
 
 def _has_columns() -> bool:
@@ -128,6 +101,8 @@ class LiveNode:
         self.settings = settings
         self.security = security
         self.counters = Counters()
+        self.notices: list[str] = []
+        """What people should know about the start of the node, as sentences."""
         self.on_client_connection = on_client
         self._clock = Clock()
         self._observer = observer
@@ -137,8 +112,9 @@ class LiveNode:
         self._transport: Transport | None = None
         self._sinks: dict[str, Sink] = {}
         self._waiting: dict[str, OnEnded | None] = {}
+        self._store: Store | MemoryStore | None = None
+        self._durables: DurableSubscriptions | None = None
         self._relieved: asyncio.Event | None = None
-        self._held_reading = False
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -155,7 +131,8 @@ class LiveNode:
         """
         settings = self.settings
         kind = overlay_kind(settings.overlay)
-        incarnation = new_incarnation()
+        store = self._open_store()
+        incarnation = store.incarnation
         security = self.security
         transport = Transport(
             "",
@@ -171,6 +148,7 @@ class LiveNode:
         try:
             bound = await transport.listen(host, port)
         except OSError as error:
+            store.close()
             raise StartError(
                 f"cannot listen on {settings.listen}: {error.strerror or error}"
             ) from None
@@ -183,7 +161,23 @@ class LiveNode:
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
+        self._durables = DurableSubscriptions(store, self._clock.now_ms, self.counters)
+        store.submit([NameNode(self._name)], lambda _: None)
+        self._driver.tell(Restored(store.restored_records()))
         await self._take_part()
+
+    def _open_store(self) -> Store | MemoryStore:
+        """What earlier lives of the node left behind, if it has a place for that."""
+        now_ms = self._clock.now_ms
+        if self.settings.data is None:
+            self._store = MemoryStore(now_ms=now_ms)
+        else:
+            try:
+                self._store = Store(self.settings.data, now_ms=now_ms)
+            except StoreError as error:
+                raise StartError(str(error)) from None
+        self.notices.extend(self._store.notices)
+        return self._store
 
     async def _take_part(self) -> None:
         driver, settings = self._running(), self.settings
@@ -212,14 +206,18 @@ class LiveNode:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
+        if self._durables is not None:
+            self._durables.end(ENDED)
         await transport.close()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
         for event_id, on_ended in list(self._waiting.items()):
             if on_ended is not None:
-                on_ended(event_id, "the node has ended")
+                on_ended(event_id, ENDED)
         self._waiting.clear()
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
-            sink.ended("the node has ended")
+            sink.ended(ENDED)
 
     def _running(self) -> Driver:
         if self._driver is None:
@@ -268,9 +266,19 @@ class LiveNode:
             SubscriptionRefusedError: the name is taken, or there are too many.
         """
         driver = self._running()
-        if durable is not None:
-            raise SubscriptionRefusedError("this node keeps no log for durable subscriptions")
-        if name in self._sinks:
+        durables = self._durables
+        assert durables is not None
+        if durable is not None and name not in self._sinks:
+            is_known = name in durables
+
+            def tell_overlay(filter_on_disk: Filter) -> None:
+                if is_known:
+                    driver.tell(Unsubscribe(name))
+                driver.tell(Subscribe(name, filter_on_disk))
+
+            durables.attach(name, wanted, sink, durable, tell_overlay)
+            return
+        if name in self._sinks or name in durables:
             raise SubscriptionRefusedError(f"there is a subscription {name!r} on this node already")
         if len(self._sinks) >= SUBSCRIPTIONS_MAX:
             raise SubscriptionRefusedError(
@@ -281,15 +289,25 @@ class LiveNode:
 
     def detach(self, name: str) -> None:
         """The consumer is gone: a durable subscription goes on without it, another one ends."""
-        self.unsubscribe(name)
+        if self._durables is not None and name in self._durables:
+            self._durables.detach(name)
+        else:
+            self.unsubscribe(name)
 
     def unsubscribe(self, name: str) -> None:
         """The subscription ends, also a durable one."""
-        if self._sinks.pop(name, None) is not None:
-            self._running().tell(Unsubscribe(name))
+        durables = self._durables
+        if durables is not None and name in durables:
+            durables.remove(name)
+        elif self._sinks.pop(name, None) is None:
+            return
+        if self._driver is not None:
+            self._driver.tell(Unsubscribe(name))
 
     def acknowledge(self, name: str, position: int) -> None:
         """The consumer of a durable subscription has taken all up to this position."""
+        if self._durables is not None:
+            self._durables.acknowledge(name, position)
 
     def waiting_on(self, name: str) -> tuple[str, ...]:
         """The nodes that have not answered yet, of those that a subscription waits for."""
@@ -311,6 +329,8 @@ class LiveNode:
             "connections": self._transport.status(),
             "subscriptions": len(self._sinks),
             "publications_under_way": len(self._waiting),
+            "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
+            "store": self._store.status() if self._store is not None else {},
             "counters": self.counters.as_dict(),
         }
 
@@ -319,24 +339,37 @@ class LiveNode:
     def on_deliver(self, effect: Deliver) -> None:
         """An event for subscriptions of this node."""
         sinks, publication, hops = self._sinks, effect.publication, effect.hops
+        durable: list[str] = []
         for name in effect.subscriptions:
             sink = sinks.get(name)
             if sink is not None:
                 sink.deliver(publication, hops, None)
+            else:
+                durable.append(name)
+        if durable and self._durables is not None:
+            self._durables.take(effect, [name for name in durable if name in self._durables])
 
     def on_deliver_batch(self, effect: DeliverBatch) -> None:
         """Many events for subscriptions of this node."""
         sinks, batch, hops = self._sinks, effect.batch, effect.hops
+        durable: list[tuple[str, np.ndarray]] = []
         for name, rows in effect.wanted:
             sink = sinks.get(name)
             if sink is not None:
                 sink.deliver_batch(batch, rows, hops)
+            else:
+                durable.append((name, rows))
+        if durable and self._durables is not None:
+            known = [(name, rows) for name, rows in durable if name in self._durables]
+            self._durables.take_batch(effect, known)
 
     def on_ready(self, subscription: str) -> None:
         """The overlay keeps its promise for the subscription."""
         sink = self._sinks.get(subscription)
         if sink is not None:
             sink.ready()
+        elif self._durables is not None and subscription in self._durables:
+            self._durables.ready(subscription)
 
     def on_published(self, event_id: str, failure: str | None) -> None:
         """A publication has ended."""
@@ -345,8 +378,9 @@ class LiveNode:
             on_ended(event_id, failure)
 
     def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
-        """Keep the records."""
-        asyncio.get_running_loop().call_soon(then, True)
+        """Keep the records, as far as they are to outlive the node."""
+        assert self._durables is not None
+        self._durables.persist([record for _, record in records], then)
 
     def on_client(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Somebody who is no node has connected."""

@@ -90,3 +90,7 @@ class Liveness:
     def is_suspect(self, now_ms: float) -> bool:
         """Whether the silence has lasted too long."""
         return now_ms - self._last_ms >= self.silence_ms
+
+    def is_silent(self, now_ms: float) -> bool:
+        """Whether it has lasted longer than any may."""
+        return now_ms - self._last_ms >= self._settings.silence_ms_max

@@ -468,3 +468,19 @@ class Transport:
                 reason = connection.tick(now_ms, late_ms)
                 if reason is not None:
                     connection.abort(reason)
+            self._give_up_silent(now_ms)
+
+    def _give_up_silent(self, now_ms: int) -> None:
+        """End the connections over which nothing is heard.
+
+        If that is most of them, this node, or the machine, is more likely to be the cause than they
+        are: then only those go that have been silent for longer than any silence may last.
+        """
+        connections = [*(link.connection for link in self.links.values()), *self._others]
+        suspects = [each for each in connections if each.is_suspect(now_ms)]
+        if len(suspects) > max(1, len(connections) // 2):
+            self._counters.add("most links were silent at once")
+            suspects = [each for each in suspects if each.is_silent(now_ms)]
+        for connection in suspects:
+            self._counters.add("a silent link that was given up")
+            connection.abort("nothing was heard of it for too long")

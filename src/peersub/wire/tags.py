@@ -94,7 +94,7 @@ RECORDS: Final[dict[int, type]] = {
     102: records.SubscriptionRemoved,
     103: records.EventStored,
     104: records.EventHandedOver,
-    # 105: records.EventSeen
+    105: records.EventSeen,
     106: records.BatchStored,
     107: records.BatchHandedOver,
 }

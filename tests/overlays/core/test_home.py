@@ -4,7 +4,7 @@ from peersub.filters import Filter
 from peersub.overlays.core.effects import Deliver, Effect, Persist
 from peersub.overlays.core.home import MATCHER_FROM, Home, HomeSettings
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.overlays.core.records import EventHandedOver, EventStored
+from peersub.overlays.core.records import EventHandedOver, EventSeen, EventStored
 
 
 def _event(name: str, **attributes: object) -> Publication:
@@ -104,6 +104,15 @@ def test_after_a_crash_what_was_stored_and_not_handed_over_comes_again_and_says_
     again = _Driver()
     again.home.restore((*on_disk, *reborn.records), 20)
     assert again.delivered == []
+
+
+def test_what_the_disk_has_seen_is_not_stored_again_until_the_horizon():
+    reborn = _Driver(HomeSettings(history_horizon_ms=100))
+    reborn.home.restore((EventSeen("old", 0), EventSeen("e", 50)), 120)
+    reborn.home.subscribe("s", Filter("a = 1"))
+    assert not reborn.home.store(_event("e", a=1), 0, 120, lambda: None)
+    assert reborn.home.store(_event("old", a=1), 0, 120, lambda: None)
+    assert reborn.delivered == []
 
 
 def test_ended_subscriptions_stay_ended_after_a_restart():

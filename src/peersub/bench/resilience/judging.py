@@ -52,6 +52,7 @@ class _Subscriber:
     symbol: str
     ready_ms: float | None = None
     gone_ms: float | None = None
+    stood_still: bool = False
     got: list[tuple[str, float]] = field(default_factory=list)
 
 
@@ -79,6 +80,10 @@ class Notes:
     def gone(self, name: str, at_ms: float) -> None:
         """Its node was killed: what it missed from now on is nobody's fault."""
         self._subscribers[name].gone_ms = at_ms
+
+    def stood_still(self, name: str) -> None:
+        """Its node was stopped for a while: it must miss nothing, but may get it late."""
+        self._subscribers[name].stood_still = True
 
     def got(self, name: str, event_id: str, at_ms: float) -> None:
         """A delivery."""
@@ -126,6 +131,8 @@ class Notes:
                 judgement.expected += 1
                 if event_id not in times:
                     judgement.missed.append((name, event_id))
+                    continue
+                if subscriber.stood_still:
                     continue
                 latency = times[event_id] - begun_ms
                 latencies.append(latency)

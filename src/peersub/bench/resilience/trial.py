@@ -16,6 +16,7 @@ __all__ = ["STORIES", "TrialSettings", "run_trial"]
 
 STORIES = ("kill", "stop")
 TIMEOUT_S = 60
+CATCH_UP_S = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class _Trial:
             if settings.story == "kill":
                 await self._fault("half", half)
             await self._until(lambda: self._published, "all publications end")
-            await asyncio.sleep(0.3)
+            # What was acknowledged to those who were cut off comes when they are back.
+            await self._wait_for(lambda: self.notes.judge().is_clean, CATCH_UP_S)
             for worker in self.cluster.living():
                 worker.command(do="status")
             await self._until(
@@ -126,16 +128,20 @@ class _Trial:
             for worker in victims:
                 worker.go_on()
             for worker in victims:
-                # What it missed while it stood still is another question than what others noticed.
                 for name in self._names[worker.number]:
-                    self.notes.gone(name, begin_ms)
+                    self.notes.stood_still(name)
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = now_ms() + TIMEOUT_S * 1_000
+        if not await self._wait_for(holds, TIMEOUT_S):
+            raise TimeoutError(f"waited {TIMEOUT_S} s until {what}")
+
+    async def _wait_for(self, holds: Callable[[], bool], seconds: float) -> bool:
+        deadline = now_ms() + seconds * 1_000
         while not holds():
             if now_ms() > deadline:
-                raise TimeoutError(f"waited {TIMEOUT_S} s until {what}")
-            await asyncio.sleep(0.02)
+                return False
+            await asyncio.sleep(0.1)
+        return True
 
 
 async def run_trial(settings: TrialSettings, say: Callable[[str], None]) -> Judgement:

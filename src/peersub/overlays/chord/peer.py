@@ -203,6 +203,14 @@ class ChordPeer:
         """Whether this peer is on its way into a ring: whoever waits for quiet waits for it."""
         return self.joining.is_begun
 
+    def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
+        """The neighbours whose answer a subscription needs to be ready."""
+        waiting = self.engine.maintenance.pending(subscription)
+        predecessor = self.topology.predecessor
+        if not waiting and self._is_ready_held and predecessor is not None:
+            return (predecessor.peer,)
+        return waiting
+
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
         topology = self.topology

@@ -22,6 +22,7 @@ from peersub.overlays.core.records import (
     BatchHandedOver,
     BatchStored,
     EventHandedOver,
+    EventSeen,
     EventStored,
     Record,
     SubscriptionRemoved,
@@ -297,6 +298,8 @@ class Home:
             elif isinstance(record, EventStored):
                 self._stored.add(record.publication.id, record.at_ms)
                 unsure[record.publication.id] = record
+            elif isinstance(record, EventSeen):
+                self._stored.add(record.event_id, record.at_ms)
             elif isinstance(record, EventHandedOver):
                 unsure.pop(record.event_id, None)
         self._stored.forget(now_ms)

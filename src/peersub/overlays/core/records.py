@@ -13,6 +13,7 @@ __all__ = [
     "BatchHandedOver",
     "BatchStored",
     "EventHandedOver",
+    "EventSeen",
     "EventStored",
     "IdentityStored",
     "Record",
@@ -84,12 +85,21 @@ class BatchHandedOver:
     numbers: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EventSeen:
+    """An event came home at that time, and was handed over: all that a store still knows of it."""
+
+    event_id: str
+    at_ms: int
+
+
 Record: TypeAlias = (
     IdentityStored
     | SubscriptionStored
     | SubscriptionRemoved
     | EventStored
     | EventHandedOver
+    | EventSeen
     | BatchStored
     | BatchHandedOver
 )

@@ -127,6 +127,10 @@ class TreePeer:
         """Whether it has a place in a tree that has a root."""
         return bool(self.path)
 
+    def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
+        """The neighbours whose answer a subscription needs to be ready."""
+        return self.engine.maintenance.pending(subscription)
+
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
         return {

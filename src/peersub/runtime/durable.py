@@ -1,0 +1,385 @@
+"""Durable subscriptions of a node: on disk, fed from the log, acknowledged by position.
+
+What a durable subscription matches goes into the log first, and from there to its consumer, in the
+order of the log, whether it came a moment or a week ago. The consumer acknowledges positions; the
+cursor follows, and the next consumer begins there. At most `UNACKNOWLEDGED_MAX` events are ahead of
+the acknowledgements: a slow consumer is not flooded, and what it does not take stays in the log.
+
+Whatever the protocol asks to persist passes here as well: of events, only those that a durable
+subscription wants need a disk; a subscription that ends with its consumer has nothing to remember.
+A disk that refuses is asked again until it does not (`RETRY_S`): until then nobody is promised
+anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import event_id_of
+from peersub.overlays.core.effects import Deliver, DeliverBatch
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.records import (
+    BatchHandedOver,
+    BatchStored,
+    EventHandedOver,
+    EventStored,
+    IdentityStored,
+    Record,
+)
+from peersub.runtime.counters import Counters
+from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
+from peersub.runtime.store import FailureKind, LogTime, MemoryStore, Since, Store, StoreFailure
+from peersub.runtime.store.changes import (
+    AppendToLog,
+    Change,
+    DurableRemoved,
+    DurableStored,
+    KeepRecord,
+    MoveCursor,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["DurableSubscriptions", "parse_since"]
+
+UNACKNOWLEDGED_MAX: Final = 4_096
+"""Events that a consumer was given and has not acknowledged."""
+READ_AT_ONCE: Final = 256
+RETRY_S: Final = 1.0
+
+OnReleased = Callable[[str, Sequence[str]], None]
+"""Takes a durable subscription, and the events that its consumer has taken."""
+
+
+def parse_since(since: int | str | None) -> Since:
+    """Where to begin, as users say it: a position, a time (ISO 8601), "earliest".
+
+    >>> parse_since("17"), parse_since("earliest"), parse_since("2026-01-01T00:00:00Z")
+    (17, 'earliest', LogTime(at_ms=1767225600000))
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if since is None or isinstance(since, int):
+        return since
+    if since == "earliest":
+        return "earliest"
+    if since.isascii() and since.isdigit():
+        return int(since)
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise ValueError(
+            f"{since!r} is neither a position, nor a time such as 2026-01-31T12:00:00Z, "
+            'nor "earliest"'
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return LogTime(int(moment.timestamp() * 1_000))
+
+
+@dataclass(slots=True)
+class _Feed:
+    """A consumer that is there, and how far it has been served."""
+
+    sink: Sink
+    sent: int
+    unacknowledged: deque[tuple[int, str]] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+    is_woken: bool = False
+
+
+@dataclass(slots=True)
+class _Durable:
+    wanted: Filter
+    is_ready: bool = False
+    feed: _Feed | None = None
+
+
+class DurableSubscriptions:
+    """What a node keeps for its durable subscriptions, and for those who consume them.
+
+    Args:
+        store: where.
+        now_ms: the clock.
+        counters: of what the disk refused.
+        on_released: hears which events a consumer has taken.
+    """
+
+    def __init__(
+        self,
+        store: Store | MemoryStore,
+        now_ms: Callable[[], int],
+        counters: Counters,
+        on_released: OnReleased | None = None,
+    ) -> None:
+        self.on_released = on_released
+        self._store = store
+        self._now_ms = now_ms
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._kept: set[str] = set()
+        """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
+        self._is_ended = False
+        self._durables: dict[str, _Durable] = {
+            each.name: _Durable(each.filter) for each in store.durable_subscriptions()
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._durables
+
+    def filters(self) -> dict[str, Filter]:
+        """All, by name."""
+        return {name: durable.wanted for name, durable in self._durables.items()}
+
+    def is_attached(self, name: str) -> bool:
+        """Whether a consumer is there."""
+        return name in self._durables and self._durables[name].feed is not None
+
+    # --- consumers -----------------------------------------------------------------------------
+
+    def attach(
+        self,
+        name: str,
+        wanted: Filter,
+        sink: Sink,
+        options: DurableOptions,
+        subscribe: Callable[[Filter], None],
+    ) -> None:
+        """A consumer takes a durable subscription, which is made if it is not there.
+
+        `subscribe` tells the overlay of a filter that it does not know yet, once it is on disk.
+
+        Raises:
+            SubscriptionRefusedError: the place to begin is no such place, or somebody consumes it.
+        """
+        try:
+            since = parse_since(options.since)
+        except ValueError as error:
+            raise SubscriptionRefusedError(str(error)) from None
+        durable = self._durables.get(name)
+        if durable is not None and durable.feed is not None:
+            raise SubscriptionRefusedError(f"the durable subscription {name!r} has a consumer")
+        is_known = durable is not None and durable.wanted.digest == wanted.digest
+        if durable is None or not is_known:
+            durable = self._durables[name] = _Durable(wanted)
+        feed = durable.feed = _Feed(sink, sent=0)
+
+        def stored() -> None:
+            if not is_known and not self._is_ended:
+                subscribe(wanted)
+            self._begin(name, feed, since)
+
+        if is_known:
+            if durable.is_ready:
+                sink.ready()
+            stored()
+        else:
+            self._submit([DurableStored(name, wanted, self._now_ms())], stored)
+
+    def _begin(self, name: str, feed: _Feed, since: Since) -> None:
+        durable = self._durables.get(name)
+        if durable is None or durable.feed is not feed:
+            return
+        position = self._store.position_for(name, since)
+        assert position is not None, "it is on disk"
+        feed.sent = position
+        if since is not None:
+            self._submit([MoveCursor(name, position, may_go_back=True)])
+        self.wake(name)
+
+    def detach(self, name: str) -> None:
+        """The consumer is gone; the subscription goes on."""
+        durable = self._durables.get(name)
+        if durable is not None and durable.feed is not None:
+            if durable.feed.task is not None:
+                durable.feed.task.cancel()
+            durable.feed = None
+
+    def remove(self, name: str) -> None:
+        """The subscription ends, and its part of the log."""
+        self.detach(name)
+        if self._durables.pop(name, None) is not None:
+            self._submit([DurableRemoved(name)])
+
+    def acknowledge(self, name: str, position: int) -> None:
+        """The consumer has taken all up to this position."""
+        durable = self._durables.get(name)
+        if durable is None:
+            return
+        self._submit([MoveCursor(name, position)])
+        feed = durable.feed
+        if feed is None:
+            return
+        taken: list[str] = []
+        while feed.unacknowledged and feed.unacknowledged[0][0] <= position:
+            taken.append(feed.unacknowledged.popleft()[1])
+        if taken:
+            if self.on_released is not None:
+                self.on_released(name, taken)
+            self.wake(name)
+
+    def ready(self, name: str) -> None:
+        """The overlay keeps its promise for the subscription."""
+        durable = self._durables[name]
+        durable.is_ready = True
+        if durable.feed is not None:
+            durable.feed.sink.ready()
+
+    def end(self, reason: str) -> None:
+        """The node ends: consumers hear of it, subscriptions stay on disk."""
+        self._is_ended = True
+        for name, durable in self._durables.items():
+            if durable.feed is not None:
+                sink = durable.feed.sink
+                self.detach(name)
+                sink.ended(reason)
+
+    # --- feeding -------------------------------------------------------------------------------
+
+    def wake(self, name: str) -> None:
+        """There may be something new in the log."""
+        durable = self._durables.get(name)
+        feed = None if durable is None else durable.feed
+        if feed is None or self._is_ended:
+            return
+        feed.is_woken = True
+        if feed.task is None:
+            feed.task = self._loop.create_task(self._serve(name, feed))
+
+    async def _serve(self, name: str, feed: _Feed) -> None:
+        try:
+            while feed.is_woken:
+                feed.is_woken = False
+                while True:
+                    room = UNACKNOWLEDGED_MAX - len(feed.unacknowledged)
+                    if room <= 0:
+                        break
+                    limit = min(READ_AT_ONCE, room)
+                    events = await asyncio.to_thread(self._store.read_log, name, feed.sent, limit)
+                    if not events:
+                        break
+                    for event in events:
+                        feed.sent = event.position
+                        feed.unacknowledged.append((event.position, event.publication.id))
+                        feed.sink.deliver(event.publication, event.hops, event.position)
+        finally:
+            feed.task = None
+
+    # --- what comes home -----------------------------------------------------------------------
+
+    def take(self, effect: Deliver, names: Sequence[str]) -> None:
+        """An event for durable subscriptions; one under a promise is in the log already."""
+        if effect.publication.delivery is Delivery.AT_LEAST_ONCE:
+            for name in names:
+                self.wake(name)
+        else:
+            self.append([(effect.publication, tuple(names), effect.hops)])
+
+    def take_batch(self, effect: DeliverBatch, wanted: Sequence[tuple[str, np.ndarray]]) -> None:
+        """Events of a batch for durable subscriptions."""
+        if effect.batch.delivery is Delivery.AT_LEAST_ONCE:
+            for name, _ in wanted:
+                self.wake(name)
+            return
+        names_of: dict[int, list[str]] = {}
+        for name, rows in wanted:
+            for row in rows.tolist():
+                names_of.setdefault(row, []).append(name)
+        events = list(effect.batch.publications())
+        self.append(
+            [(events[row], tuple(names), effect.hops) for row, names in sorted(names_of.items())]
+        )
+
+    def append(
+        self,
+        events: Sequence[tuple[Publication, tuple[str, ...], int]],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Events for the log, each with the subscriptions that want it and its hops."""
+        now_ms = self._now_ms()
+        changes = [AppendToLog(event, names, now_ms, hops) for event, names, hops in events]
+
+        def stored() -> None:
+            for name in dict.fromkeys(name for _, names, _ in events for name in names):
+                self.wake(name)
+            if then is not None:
+                then()
+
+        self._submit(changes, stored)
+
+    # --- what the protocol persists ------------------------------------------------------------
+
+    def persist(self, records: Sequence[Record], then: Callable[[bool], None]) -> None:
+        """Keep what of the records needs a disk; `then(True)` when it is there."""
+        changes = [change for record in records for change in self._changes(record)]
+        if changes:
+            self._submit(changes, lambda: then(True))
+        else:
+            self._loop.call_soon(then, True)
+
+    def _changes(self, record: Record) -> Iterator[Change]:
+        match record:
+            case IdentityStored():
+                yield KeepRecord(record)
+            case EventStored(publication, names):
+                if any(name in self._durables for name in names):
+                    self._kept.add(publication.id)
+                    yield KeepRecord(record)
+            case EventHandedOver(event_id):
+                if event_id in self._kept:
+                    self._kept.discard(event_id)
+                    yield KeepRecord(record)
+            case BatchStored():
+                for stored in self._stored_of_batch(record):
+                    self._kept.add(stored.publication.id)
+                    yield KeepRecord(stored)
+            case BatchHandedOver(batch_id, numbers):
+                for number in numbers:
+                    event_id = event_id_of(batch_id, number)
+                    if event_id in self._kept:
+                        self._kept.discard(event_id)
+                        yield KeepRecord(EventHandedOver(event_id))
+            case _:
+                pass
+
+    def _stored_of_batch(self, record: BatchStored) -> Iterator[EventStored]:
+        """The events of a batch that durable subscriptions want, one by one."""
+        names_of: dict[int, list[str]] = {}
+        for name, numbers in record.wanted:
+            if name in self._durables:
+                for number in numbers:
+                    names_of.setdefault(number, []).append(name)
+        if not names_of:
+            return
+        batch = record.batch
+        for number, event in zip(batch.numbers.tolist(), batch.publications(), strict=True):
+            if number in names_of:
+                yield EventStored(event, tuple(names_of[number]), record.at_ms, record.hops)
+
+    # --- the disk ------------------------------------------------------------------------------
+
+    def _submit(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
+        def on_done(failure: StoreFailure | None) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(done, failure)
+
+        def done(failure: StoreFailure | None) -> None:
+            if failure is None:
+                if then is not None:
+                    then()
+                return
+            self._counters.add(f"the disk refused: {failure.kind.value}")
+            if failure.kind in (FailureKind.INVALID, FailureKind.BOUND):
+                return
+            if not self._is_ended:
+                self._loop.call_later(RETRY_S, self._submit, changes, then)
+
+        self._store.submit(changes, on_done)

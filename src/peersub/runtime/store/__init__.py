@@ -1,0 +1,40 @@
+"""The node's store: what it keeps on disk, so that it can keep its word (SQLite, in WAL mode).
+
+`store` is the door, `changes` all that can be asked of it. `writer` makes few transactions of many
+submissions, `applying` turns changes into rows: of the `history`, the `log`, the `mirror` of other
+nodes' subscriptions, `staging`. `reading` answers. `folder` holds the lock and repairs: `salvage`
+takes rows from the `pages` of a damaged file and of its `write_ahead` file.
+"""
+
+from peersub.runtime.store.failures import FailureKind, StoreError, StoreFailure
+from peersub.runtime.store.reading import (
+    DurableSubscription,
+    LoggedEvent,
+    LogTime,
+    MirroredSubscription,
+    RetainedEvent,
+    Since,
+    StagedEvent,
+)
+from peersub.runtime.store.settings import StoreSettings
+from peersub.runtime.store.staging import StageState
+from peersub.runtime.store.store import MemoryStore, Store
+from peersub.runtime.store.writer import OnDone
+
+__all__ = [
+    "DurableSubscription",
+    "FailureKind",
+    "LogTime",
+    "LoggedEvent",
+    "MemoryStore",
+    "MirroredSubscription",
+    "OnDone",
+    "RetainedEvent",
+    "Since",
+    "StageState",
+    "StagedEvent",
+    "Store",
+    "StoreError",
+    "StoreFailure",
+    "StoreSettings",
+]

@@ -1,0 +1,124 @@
+"""From changes to rows: each kind of change has one way into the tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from peersub.overlays.core.records import (
+    EventHandedOver,
+    EventSeen,
+    EventStored,
+    IdentityStored,
+    Record,
+)
+from peersub.runtime.store import changes as kinds
+from peersub.runtime.store.facts import IDENTITY, NODE_NAME, set_fact
+from peersub.runtime.store.history import EventHistory
+from peersub.runtime.store.log import EventLog
+from peersub.runtime.store.mirror import Mirror
+from peersub.runtime.store.settings import StoreSettings
+from peersub.runtime.store.staging import Staging
+
+__all__ = ["Applier"]
+
+
+class Applier:
+    """Applies changes within a transaction that the writer begins and ends.
+
+    `finish` comes before the commit, and then `committed`, or `rolled_back` if there is none.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, settings: StoreSettings, now_ms: Callable[[], int]
+    ) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+        self.history = EventHistory(connection, settings)
+        self.log = EventLog(connection, settings)
+        self.mirror = Mirror(connection, settings)
+        self.staging = Staging(connection, settings)
+        self._staging_changed = True
+        self._ways: dict[type, Callable[[Any], None]] = {
+            kinds.KeepRecord: lambda change: self._keep(change.record),
+            kinds.AppendToLog: self._append,
+            kinds.MoveCursor: self.log.move_cursor,
+            kinds.DurableStored: self.log.add_subscription,
+            kinds.DurableRemoved: lambda change: self.log.remove_subscription(change.name),
+            kinds.MirrorStored: self.mirror.add,
+            kinds.MirrorRemoved: self.mirror.remove,
+            kinds.RetainEvent: self.mirror.retain,
+            kinds.ReleaseEvents: self.mirror.release,
+            kinds.StagePublications: self._stage,
+            kinds.CommitStaged: self._commit_staged,
+            kinds.AbandonStaged: self._abandon_staged,
+            kinds.StagedPublished: self._staged_published,
+            kinds.NameNode: lambda change: set_fact(connection, NODE_NAME, change.name.encode()),
+        }
+
+    def apply(self, changes: Iterable[kinds.Change]) -> None:
+        """Take the changes of a submission in.
+
+        Raises:
+            Refused: the present state does not allow one of them.
+            sqlite3.Error: the disk does not.
+            ValueError: one of them cannot be written at all.
+        """
+        ways = self._ways
+        for change in changes:
+            ways[type(change)](change)
+
+    def finish(self) -> None:
+        """Write what is left, and keep the bounds."""
+        self.history.flush()
+        self.log.flush()
+        now_ms = self._now_ms()
+        self.history.trim(now_ms)
+        self.log.trim(now_ms)
+        self.mirror.trim()
+        if self._staging_changed:
+            self.staging.trim(now_ms)
+
+    def committed(self) -> None:
+        """The transaction is in the database for good."""
+        self._staging_changed = False
+        for part in (self.log, self.mirror, self.staging):
+            part.committed()
+
+    def rolled_back(self) -> None:
+        """The transaction never happened."""
+        for part in (self.history, self.log, self.mirror, self.staging):
+            part.load()
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def _keep(self, record: Record) -> None:
+        if isinstance(record, EventStored):
+            position = self.log.append(
+                record.publication, record.subscriptions, record.at_ms, record.hops
+            )
+            self.history.keep(record, position)
+        elif isinstance(record, EventHandedOver):
+            self.history.hand_over(record.event_id)
+        elif isinstance(record, EventSeen):
+            self.history.add(record.event_id, record.at_ms)
+        elif isinstance(record, IdentityStored):
+            set_fact(self._connection, IDENTITY, record.identity)
+
+    def _append(self, change: kinds.AppendToLog) -> None:
+        self.log.append(change.publication, change.subscriptions, change.at_ms, change.hops)
+
+    def _stage(self, change: kinds.StagePublications) -> None:
+        self._staging_changed = True
+        self.staging.stage(change.key, change.publications, self._now_ms())
+
+    def _commit_staged(self, change: kinds.CommitStaged) -> None:
+        self.staging.commit(change.key, self._now_ms())
+
+    def _abandon_staged(self, change: kinds.AbandonStaged) -> None:
+        self.staging.abandon(change.key)
+
+    def _staged_published(self, change: kinds.StagedPublished) -> None:
+        self._staging_changed = True
+        self.staging.published(change.key, self._now_ms())

@@ -1,0 +1,280 @@
+"""The folder of a store: one database, one process, and a way back from damage.
+
+`node.sqlite` is only ever put in its place whole. A damaged one is kept beside the new one:
+
+    node.sqlite.new         a database that is being made; of no use after a crash
+    node.sqlite.salvaged    a whole one, made from a damaged one that is still in its place
+    node.sqlite.damaged-1   the damaged one, with its write-ahead file
+    node.lock               held, by the operating system, while a process uses the folder
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import sqlite3
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import IO, Final
+
+from peersub.filters.filter import Filter
+from peersub.runtime.store.facts import EPOCH_BYTES, LOG_EPOCH, set_fact
+from peersub.runtime.store.failures import StoreError, is_damage
+from peersub.runtime.store.salvage import salvage
+from peersub.runtime.store.schema import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    PAGE_BYTES,
+    TABLES,
+    create,
+)
+from peersub.runtime.store.settings import StoreSettings
+from peersub.runtime.store.write_ahead import read_write_ahead
+
+__all__ = ["DATABASE", "create_database", "locked", "opened", "prepared"]
+
+DATABASE: Final = "node.sqlite"
+_LOCK: Final = "node.lock"
+_VERSIONS_MAX: Final = 10_000
+"""A version beyond is none: the header is damaged."""
+_CHECKPOINT_PAGES: Final = 2_000
+"""The write-ahead file is carried over into the database from this size on."""
+_AHEAD_BYTES_KEPT: Final = 4 * _CHECKPOINT_PAGES * PAGE_BYTES
+"""What it keeps of the disk after having been larger."""
+
+
+def locked(folder: Path) -> IO[str]:
+    """The lock of the folder, which is made if it is not there; closing the file gives it back.
+
+    Raises:
+        StoreError: another process has it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be used for data: {error.strerror or error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        owner = lock.read(20).strip()
+        lock.close()
+        who = f"the process {owner}" if owner else "another process"
+        raise StoreError(
+            f"{folder} is in use by {who}: stop it, or give this node another folder with --data"
+        ) from None
+    try:
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+    except OSError:
+        # A full disk: the lock holds without a name in it.
+        pass
+    return lock
+
+
+def prepared(folder: Path, settings: StoreSettings) -> list[str]:
+    """Make sure that the folder holds a sound database; what had to be done, in sentences.
+
+    Raises:
+        StoreError: there is one that this version must not touch, or none can be made.
+    """
+    notices: list[str] = []
+    database = folder / DATABASE
+    try:
+        if (salvaged := _beside(database, ".salvaged")).exists():
+            _replace_damaged(database, salvaged)
+            notices.append(f"{database} was damaged; its salvage was interrupted, and is done now")
+        if not database.exists():
+            _make_new(database)
+        else:
+            damage = _damage(database, settings)
+            if damage is not None:
+                notices.append(_salvage(database, damage))
+    except sqlite3.Error as error:
+        raise StoreError(f"{database} cannot be used: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be used: {error.strerror or error}") from error
+    return notices
+
+
+def opened(database: Path, settings: StoreSettings, *, writes: bool) -> sqlite3.Connection:
+    """A connection to a database that is sound."""
+    connection = _connected(database, settings)
+    connection.execute("PRAGMA journal_mode = WAL")
+    if not writes:
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+    # Whatever is acknowledged is on the disk itself, not only with the operating system.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {_AHEAD_BYTES_KEPT}")
+    if settings.file_bytes_max is not None:
+        pages = max(settings.file_bytes_max // PAGE_BYTES, 1)
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+    return connection
+
+
+def create_database(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty database; its log begins an epoch of its own."""
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    connection.execute("PRAGMA auto_vacuum = NONE")
+    create(connection)
+    set_fact(connection, LOG_EPOCH, secrets.token_hex(EPOCH_BYTES).encode())
+
+
+def _connected(database: Path, settings: StoreSettings) -> sqlite3.Connection:
+    return sqlite3.connect(
+        database,
+        timeout=settings.busy_ms_max / 1_000,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+# --- new databases -------------------------------------------------------------------------------
+
+
+def _make_new(database: Path) -> None:
+    new = _beside(database, ".new")
+    with closing(_unsafe(new)) as connection:
+        create_database(connection)
+    for suffix in ("-wal", "-shm"):
+        _beside(database, suffix).unlink(missing_ok=True)
+    _put_in_place(new, database)
+
+
+def _unsafe(path: Path) -> sqlite3.Connection:
+    """A new database that need not survive a crash while it is made."""
+    path.unlink(missing_ok=True)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = OFF")
+    connection.execute("PRAGMA synchronous = OFF")
+    return connection
+
+
+def _put_in_place(new: Path, place: Path) -> None:
+    """Give a whole file its name, so that a crash leaves either none of it or all."""
+    with open(new, "rb+") as file:
+        os.fsync(file.fileno())
+    new.replace(place)
+    _sync_folder(place.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(database: Path, suffix: str) -> Path:
+    return database.with_name(database.name + suffix)
+
+
+# --- damaged databases ---------------------------------------------------------------------------
+
+
+def _damage(database: Path, settings: StoreSettings) -> str | None:
+    """What is wrong with the database, or None.
+
+    Raises:
+        StoreError: nothing, but it is not for this version.
+    """
+    ahead = _beside(database, "-wal")
+    if ahead.exists() and read_write_ahead(ahead.read_bytes(), PAGE_BYTES).is_damaged:
+        return "its write-ahead file is damaged"
+    if database.stat().st_size == 0:
+        return "it is empty"
+    try:
+        with closing(_connected(database, settings)) as connection:
+            return _structural_damage(connection, database) or _filter_damage(connection)
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return str(error)
+        raise
+
+
+def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | None:
+    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if state != "ok":
+        return " ".join(str(state).split())
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    tables = {name for (name,) in listed}
+    if owner != APPLICATION_ID and not tables & TABLES.keys():
+        raise StoreError(
+            f"{database} is a database of another program: give this node another folder with "
+            "--data"
+        )
+    if FORMAT_VERSION < version <= _VERSIONS_MAX:
+        raise StoreError(
+            f"{database} was written by a newer peersub (format {version}, this one knows "
+            f"{FORMAT_VERSION}): install that one, or give this node another folder with --data"
+        )
+    if owner != APPLICATION_ID or version != FORMAT_VERSION or not tables >= TABLES.keys():
+        return "its header is damaged"
+    return None
+
+
+def _filter_damage(connection: sqlite3.Connection) -> str | None:
+    for table in ("subscriptions", "mirrored"):
+        for name, wanted in connection.execute(f"SELECT name, filter FROM {table}"):
+            try:
+                Filter.from_bytes(wanted)
+            except (ValueError, RecursionError):
+                return f"the filter of the subscription {name!r} cannot be read"
+    return None
+
+
+def _salvage(database: Path, damage: str) -> str:
+    new = _beside(database, ".new")
+    with closing(_unsafe(new)) as connection:
+        create_database(connection)
+        # The epoch stays the new one: of the old facts, those that are not there yet are taken.
+        found = salvage(database, _beside(database, "-wal"), connection)
+    salvaged = _beside(database, ".salvaged")
+    _put_in_place(new, salvaged)
+    kept = _replace_damaged(database, salvaged)
+    return (
+        f"{database} was damaged ({damage}). What could be read is in a new file: "
+        f"{found.described()}. The log begins a new epoch, and what was stored last may be "
+        f"missing. The damaged file is kept as {kept}; remove it when you need it no more"
+    )
+
+
+def _replace_damaged(database: Path, salvaged: Path) -> Path:
+    """Put the salvaged database in the place of the damaged one, which gets another name.
+
+    Whatever is interrupted here is done by the next start: the salvaged one keeps its name to the
+    end, and no write-ahead file of the damaged one may be there when it takes its place.
+    """
+    kept = next(
+        name
+        for number in count(1)
+        if not (name := _beside(database, f".damaged-{number}")).exists()
+        or (database.exists() and name.samefile(database))
+    )
+    for suffix in ("", "-wal"):
+        source = _beside(database, suffix)
+        if source.exists() and not _beside(kept, suffix).exists():
+            _link(source, _beside(kept, suffix))
+    _sync_folder(database.parent)
+    for suffix in ("-wal", "-shm"):
+        _beside(database, suffix).unlink(missing_ok=True)
+    salvaged.replace(database)
+    _sync_folder(database.parent)
+    return kept
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,196 @@
+"""The log: the events that durable subscriptions matched, in the order of their positions.
+
+Positions grow and are never given twice. Times never fall from one position to the next: a time is
+when an event was logged, so that a time is found among positions by halving. The log's bounds cut
+the oldest events off, also those that a consumer has not read: these are counted for it.
+
+Each event is in the log once for each subscription, however often it comes, as long as the log has
+it: what a mirror hands over may have come home in another way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any, Final
+
+from peersub.overlays.core.publication import Publication
+from peersub.runtime.store.changes import DurableStored, MoveCursor
+from peersub.runtime.store.rows import EVENT_ROW_BYTES, event_columns, numbers_of, packed
+from peersub.runtime.store.settings import StoreSettings
+
+__all__ = ["ENTRY_BYTES", "LOG_ROW_BYTES", "EventLog", "next_position"]
+
+ENTRY_BYTES: Final = 12
+"""What an event takes on disk for each subscription that it is for, roughly."""
+_SLACK: Final = 16
+"""When the log is too large, it shrinks by one part of so many: not at each commit anew."""
+
+LOG_ROW_BYTES: Final = (
+    f"({EVENT_ROW_BYTES} + length(attributes) + ifnull(length(body), 0) "
+    f"+ {ENTRY_BYTES} * length(subscriptions))"
+)
+"""The size of a row of the log, in SQL."""
+
+
+def next_position(connection: sqlite3.Connection) -> int:
+    """The position that the next event gets."""
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchone()
+    return 1 if found is None else found[0] + 1
+
+
+class EventLog:
+    """The writer's side: rows are collected, and written by `flush`."""
+
+    def __init__(self, connection: sqlite3.Connection, settings: StoreSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        (self._bytes,) = connection.execute(
+            f"SELECT ifnull(sum({LOG_ROW_BYTES}), 0) FROM log"
+        ).fetchone()
+        self._bytes_committed = self._bytes
+        self._next = 0
+        self._number_of: dict[str, int] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._entries: list[tuple[int, int]] = []
+        self._collected: dict[str, set[int]] = {}
+        self.trimmed_unread = 0
+        """Over all subscriptions, since the store was opened."""
+        self.load()
+
+    def load(self) -> None:
+        """Begin with what the database has: after opening, or when a transaction failed.
+
+        Positions that a failed transaction took are not taken again: gaps do no harm.
+        """
+        execute = self._connection.execute
+        self._bytes = self._bytes_committed
+        self._next = max(self._next, next_position(self._connection))
+        newest = execute("SELECT at_ms FROM log ORDER BY position DESC LIMIT 1").fetchone()
+        self._last_ms = newest[0] if newest else 0
+        self._number_of = dict(execute("SELECT name, number FROM subscriptions"))
+        self._clear()
+
+    def committed(self) -> None:
+        """All that was flushed is in the database for good."""
+        self._bytes_committed = self._bytes
+
+    def _clear(self) -> None:
+        self._rows, self._entries, self._collected = [], [], {}
+
+    # --- events --------------------------------------------------------------------------------
+
+    def append(
+        self, publication: Publication, subscriptions: Iterable[str], at_ms: int, hops: int
+    ) -> int | None:
+        """The position of the event, or None if the log has it for all that are durable."""
+        number_of = self._number_of
+        if not number_of:
+            return None
+        wanting = {number_of[name] for name in subscriptions if name in number_of}
+        if not wanting:
+            return None
+        new = sorted(wanting - self._logged_for(publication.id))
+        if not new:
+            return None
+        position, self._next = self._next, self._next + 1
+        self._last_ms = max(self._last_ms, at_ms)
+        columns, numbers = event_columns(publication), packed(new)
+        self._rows.append((position, self._last_ms, hops, numbers, *columns))
+        self._entries.extend((number, position) for number in new)
+        self._collected.setdefault(publication.id, set()).update(new)
+        self._bytes += EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"")
+        self._bytes += ENTRY_BYTES * len(numbers)
+        return position
+
+    def _logged_for(self, event_id: str) -> set[int]:
+        logged = set(self._collected.get(event_id, ()))
+        for (numbers,) in self._connection.execute(
+            "SELECT subscriptions FROM log WHERE event_id = ?", (event_id,)
+        ):
+            logged.update(numbers_of(numbers))
+        return logged
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        if self._rows:
+            many = self._connection.executemany
+            many("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+            many("INSERT INTO log_entries VALUES (?, ?)", self._entries)
+            self._clear()
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def add_subscription(self, change: DurableStored) -> None:
+        """A durable subscription is new, or has another filter; it begins at the log's end."""
+        self.flush()
+        self._connection.execute(
+            "INSERT INTO subscriptions (name, filter, cursor, created_ms) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET filter = excluded.filter",
+            (change.name, change.filter.to_bytes(), self._next - 1, change.created_ms),
+        )
+        found = self._connection.execute(
+            "SELECT number FROM subscriptions WHERE name = ?", (change.name,)
+        )
+        (self._number_of[change.name],) = found.fetchone()
+
+    def remove_subscription(self, name: str) -> None:
+        """A durable subscription ends. Events that only it wanted stay until the bounds cut."""
+        self.flush()
+        number = self._number_of.pop(name, None)
+        if number is not None:
+            execute = self._connection.execute
+            execute("DELETE FROM log_entries WHERE subscription = ?", (number,))
+            execute("DELETE FROM subscriptions WHERE number = ?", (number,))
+
+    def move_cursor(self, change: MoveCursor) -> None:
+        """A consumer has read on, or goes back."""
+        number = self._number_of.get(change.subscription)
+        if number is not None:
+            condition = "" if change.may_go_back else " AND cursor < ?1"
+            self._connection.execute(
+                f"UPDATE subscriptions SET cursor = ?1 WHERE number = ?2{condition}",
+                (change.position, number),
+            )
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    def trim(self, now_ms: int) -> None:
+        """Cut off the oldest events if the log is too large, or they are too old."""
+        settings = self._settings
+        oldest_ms = now_ms - settings.log_age_ms_max
+        too_many = self._bytes - settings.log_bytes_max
+        if too_many > 0:
+            too_many += settings.log_bytes_max // _SLACK
+        cut: int | None = None
+        for position, at_ms, size in self._connection.execute(
+            f"SELECT position, at_ms, {LOG_ROW_BYTES} FROM log ORDER BY position"
+        ):
+            if too_many <= 0 and at_ms >= oldest_ms:
+                break
+            cut = position
+            too_many -= size
+            self._bytes -= size
+        if cut is not None:
+            self._cut(cut)
+
+    def _cut(self, position: int) -> None:
+        """Remove all up to this position, and count for each subscription what it had not read."""
+        execute = self._connection.execute
+        for number, cursor in execute("SELECT number, cursor FROM subscriptions").fetchall():
+            (unread,) = execute(
+                "SELECT count(*) FROM log_entries "
+                "WHERE subscription = ? AND position > ? AND position <= ?",
+                (number, cursor, position),
+            ).fetchone()
+            if unread:
+                self.trimmed_unread += unread
+                execute(
+                    "UPDATE subscriptions SET trimmed_unread = trimmed_unread + ? WHERE number = ?",
+                    (unread, number),
+                )
+            execute(
+                "DELETE FROM log_entries WHERE subscription = ? AND position <= ?",
+                (number, position),
+            )
+        execute("DELETE FROM log WHERE position <= ?", (position,))

@@ -1,0 +1,272 @@
+"""Questions to a store. They see what is committed, and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import IdentityStored, Record, SubscriptionStored
+from peersub.runtime.store.facts import IDENTITY, fact
+from peersub.runtime.store.history import restored_events
+from peersub.runtime.store.log import next_position
+from peersub.runtime.store.rows import event_of, names_of
+from peersub.runtime.store.schema import EVENT_COLUMNS
+from peersub.runtime.store.staging import StageState
+
+__all__ = [
+    "DurableSubscription",
+    "LogTime",
+    "LoggedEvent",
+    "MirroredSubscription",
+    "RetainedEvent",
+    "Since",
+    "StagedEvent",
+    "committed_keys",
+    "durable_subscriptions",
+    "mirrored_subscriptions",
+    "position_for",
+    "read_log",
+    "restored_records",
+    "retained_events",
+    "stage_state",
+    "staged_events",
+]
+
+
+_EVENT_WIDTH: Final = len(EVENT_COLUMNS.split(", "))
+
+
+@dataclass(frozen=True, slots=True)
+class LogTime:
+    """A time at which to begin, in milliseconds since 1970."""
+
+    at_ms: int
+
+
+Since: TypeAlias = int | LogTime | Literal["earliest"] | None
+"""Where to begin: after a position, at a time, with all that there is, or where it stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event of the log."""
+
+    position: int
+    publication: Publication
+    hops: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurableSubscription:
+    """A durable subscription of this node."""
+
+    name: str
+    filter: Filter
+    cursor: int
+    created_ms: int
+    trimmed_unread: int
+    """Events that the log's bounds cut off before the consumer had read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredSubscription:
+    """A durable subscription of another node that this one looks after."""
+
+    home: str
+    name: str
+    filter: Filter
+    options: bytes
+    created_ms: int
+    dropped: int
+    """Events for it that the mirror's bounds cut off before they were released."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedEvent:
+    """An event that is kept for subscriptions of another node; later ones have larger numbers."""
+
+    number: int
+    publication: Publication
+    names: tuple[str, ...]
+    hops: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEvent:
+    """A publication that waits under a key; later ones have larger numbers."""
+
+    number: int
+    publication: Publication
+
+
+# --- after a restart -----------------------------------------------------------------------------
+
+
+def restored_records(connection: sqlite3.Connection) -> tuple[Record, ...]:
+    """What the node's protocol is told when it starts again."""
+    records: list[Record] = []
+    identity = fact(connection, IDENTITY)
+    if identity is not None:
+        records.append(IdentityStored(identity))
+    records.extend(
+        SubscriptionStored(durable.name, durable.filter)
+        for durable in durable_subscriptions(connection)
+    )
+    return (*records, *restored_events(connection))
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+_DURABLE: Final = "SELECT name, filter, cursor, created_ms, trimmed_unread FROM subscriptions"
+
+
+def durable_subscriptions(connection: sqlite3.Connection) -> list[DurableSubscription]:
+    """All, in the order of their creation."""
+    return [
+        DurableSubscription(name, Filter.from_bytes(wanted), *rest)
+        for name, wanted, *rest in connection.execute(f"{_DURABLE} ORDER BY number")
+    ]
+
+
+def read_log(
+    connection: sqlite3.Connection, subscription: str, after: int, limit: int
+) -> list[LoggedEvent]:
+    """The first events of a subscription after a position; damaged ones are passed over."""
+    query = (
+        f"SELECT log.position, hops, at_ms, {EVENT_COLUMNS} FROM log_entries "
+        "JOIN log ON log.position = log_entries.position WHERE subscription = "
+        "(SELECT number FROM subscriptions WHERE name = ?) AND log_entries.position > ? "
+        "ORDER BY log_entries.position LIMIT ?"
+    )
+    return [
+        LoggedEvent(position, publication, hops, at_ms)
+        for (position, hops, at_ms), publication in _sound(
+            connection, query, subscription, after, limit
+        )
+    ]
+
+
+def _sound(
+    connection: sqlite3.Connection, query: str, about: str, after: int, limit: int
+) -> list[tuple[list[Any], Publication]]:
+    """Rows of the query with their events, without damaged ones. No rows mean that none are left:
+    where all rows of an answer are damaged, those after them are asked for.
+    """
+    while True:
+        rows = connection.execute(query, (about, after, limit)).fetchall()
+        found = [
+            (list(row[:-_EVENT_WIDTH]), publication)
+            for row in rows
+            if (publication := event_of(row[-_EVENT_WIDTH:])) is not None
+        ]
+        if found or not rows:
+            return found
+        after = rows[-1][0]
+
+
+def position_for(connection: sqlite3.Connection, subscription: str, since: Since) -> int | None:
+    """The position after which to read; None if there is no such subscription."""
+    found = connection.execute(
+        "SELECT cursor FROM subscriptions WHERE name = ?", (subscription,)
+    ).fetchone()
+    if found is None:
+        return None
+    if since is None:
+        cursor: int = found[0]
+        return cursor
+    if isinstance(since, LogTime):
+        return _position_before(connection, since.at_ms)
+    return 0 if since == "earliest" else since
+
+
+def _position_before(connection: sqlite3.Connection, at_ms: int) -> int:
+    """The last position that is older than the time, by halving: times never fall."""
+    first, last = connection.execute("SELECT min(position), max(position) FROM log").fetchone()
+    end = next_position(connection) - 1
+    if first is None:
+        return end
+    # Between the two: all up to `older` is older, all from `younger` on is not.
+    older, younger = first - 1, last + 1
+    while younger - older > 1:
+        middle = (older + younger) // 2
+        position, then_ms = connection.execute(
+            "SELECT position, at_ms FROM log WHERE position >= ? ORDER BY position LIMIT 1",
+            (middle,),
+        ).fetchone()
+        if then_ms < at_ms:
+            older = position
+        else:
+            younger = middle
+    return end if younger > last else int(younger) - 1
+
+
+# --- the mirror ----------------------------------------------------------------------------------
+
+
+def mirrored_subscriptions(
+    connection: sqlite3.Connection, home: str | None
+) -> list[MirroredSubscription]:
+    """Those of a home, or of all, in the order in which they came."""
+    return [
+        MirroredSubscription(owner, name, Filter.from_bytes(wanted), *rest)
+        for owner, name, wanted, *rest in connection.execute(
+            "SELECT home, name, filter, options, created_ms, dropped FROM mirrored "
+            "WHERE ?1 IS NULL OR home = ?1 ORDER BY number",
+            (home,),
+        )
+    ]
+
+
+def retained_events(
+    connection: sqlite3.Connection, home: str, after: int, limit: int
+) -> list[RetainedEvent]:
+    """The first events for a home after a number; damaged ones are passed over."""
+    query = (
+        f"SELECT number, names, hops, at_ms, {EVENT_COLUMNS} FROM retained "
+        "WHERE home = ? AND number > ? ORDER BY number LIMIT ?"
+    )
+    return [
+        RetainedEvent(number, publication, tuple(names_of(names)), hops, at_ms)
+        for (number, names, hops, at_ms), publication in _sound(
+            connection, query, home, after, limit
+        )
+    ]
+
+
+# --- staged publications -------------------------------------------------------------------------
+
+
+def stage_state(connection: sqlite3.Connection, key: str) -> StageState | None:
+    """How far the key is; None if it is not known, or forgotten."""
+    found = connection.execute("SELECT state FROM stages WHERE key = ?", (key,)).fetchone()
+    return None if found is None else StageState(found[0])
+
+
+def committed_keys(connection: sqlite3.Connection) -> list[str]:
+    """Keys that are committed and not yet published, in the order of their first staging."""
+    return [
+        key
+        for (key,) in connection.execute(
+            "SELECT key FROM stages WHERE state = ? ORDER BY number", (StageState.COMMITTED,)
+        )
+    ]
+
+
+def staged_events(
+    connection: sqlite3.Connection, key: str, after: int, limit: int
+) -> list[StagedEvent]:
+    """The first publications under a key after a number, in the order of staging."""
+    query = (
+        f"SELECT number, {EVENT_COLUMNS} FROM staged "
+        "WHERE stage = (SELECT number FROM stages WHERE key = ?) AND number > ? "
+        "ORDER BY number LIMIT ?"
+    )
+    return [
+        StagedEvent(number, publication)
+        for (number,), publication in _sound(connection, query, key, after, limit)
+    ]

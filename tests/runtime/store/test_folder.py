@@ -1,0 +1,207 @@
+"""The folder of a store: opened again, shared with nobody, full, of another version."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peersub.overlays.core.records import EventSeen, IdentityStored
+from peersub.runtime.store import FailureKind, StageState, Store, StoreError, StoreSettings
+from peersub.runtime.store.changes import CommitStaged, KeepRecord, NameNode, StagePublications
+from runtime.store.store_helpers import (
+    BEGIN_MS,
+    Clock,
+    durable,
+    event,
+    handed_over,
+    logged,
+    outcome,
+    stored,
+    write,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = dict(os.environ) | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-W", "error", "-c", source, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
+
+
+# --- opened again ------------------------------------------------------------------------------
+
+
+def test_what_was_stored_is_there_when_it_is_opened_again(tmp_path):
+    clock = Clock()
+    with Store(tmp_path, now_ms=clock) as store:
+        write(store, NameNode("n1"), KeepRecord(IdentityStored(b"me")), durable("d"))
+        write(store, stored("e1", "d"), stored("e2"), handed_over("e2"))
+        write(store, StagePublications("k", (event("e3"),)), CommitStaged("k"))
+        epoch = store.log_epoch
+    with Store(tmp_path, now_ms=clock) as store:
+        assert store.notices == []
+        assert store.node_name == "n1"
+        assert store.log_epoch == epoch
+        assert logged(store, "d") == ["e1"]
+        identity, subscription, first, second = store.restored_records()
+        assert identity == IdentityStored(b"me")
+        assert subscription.subscription == "d"
+        assert first.publication.id == "e1"
+        assert second == EventSeen("e2", BEGIN_MS)
+        assert store.committed_keys() == ["k"]
+        write(store, handed_over("e1"), stored("e4", "d"))
+        assert [entry.position for entry in store.read_log("d", 0, 9)] == [1, 2]
+        assert store.stage_state("k") is StageState.COMMITTED
+
+
+def test_each_life_has_a_larger_incarnation(tmp_path):
+    clock = Clock()
+    lives = []
+    for step_ms in (0, 0, 10_000, -1_000_000):
+        clock.ms += step_ms
+        with Store(tmp_path, now_ms=clock) as store:
+            lives.append(store.incarnation)
+    begin = BEGIN_MS // 10
+    assert lives == [begin, begin + 1, begin + 1_000, begin + 1_001]
+
+
+def test_bounds_hold_when_it_is_opened_with_smaller_ones(tmp_path):
+    clock = Clock()
+    with Store(tmp_path, now_ms=clock) as store:
+        write(store, durable("d"))
+        write(store, *(stored(f"e{number}", "d", size=1_000) for number in range(50)))
+    with Store(tmp_path, StoreSettings(log_bytes_max=10_000), clock) as store:
+        assert 5 < len(logged(store, "d")) < 10
+        assert store.trimmed_unread("d") + len(logged(store, "d")) == 50
+
+
+def test_nothing_is_left_beside_the_database_when_it_is_closed(tmp_path):
+    with Store(tmp_path) as store:
+        write(store, stored("e1"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node.lock", "node.sqlite"]
+
+
+# --- shared with nobody ------------------------------------------------------------------------
+
+OPEN = """
+import sys
+from peersub.runtime.store import Store, StoreError
+try:
+    Store(sys.argv[1]).close()
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_another_process_is_told_who_uses_the_folder(tmp_path):
+    with Store(tmp_path):
+        done = run(OPEN, str(tmp_path))
+        assert f"is in use by the process {os.getpid()}: stop it, or" in done.stdout, done.stderr
+        with pytest.raises(StoreError, match="is in use by the process"):
+            Store(tmp_path)
+    assert run(OPEN, str(tmp_path)).stdout == ""
+
+
+def test_a_folder_that_cannot_be_one_is_refused(tmp_path):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(StoreError, match="cannot be used for data"):
+        Store(tmp_path / "file")
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path):
+    Store(tmp_path).close()
+    database = tmp_path / "node.sqlite"
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(StoreError, match=r"newer peersub \(format 7, this one knows 1\)"):
+        Store(tmp_path)
+    assert database.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
+    database = tmp_path / "node.sqlite"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE bookmarks (address TEXT)")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        Store(tmp_path)
+    assert database.read_bytes() == before
+
+
+def test_an_unfinished_new_database_is_made_anew(tmp_path):
+    (tmp_path / "node.sqlite.new").write_bytes(b"half")
+    (tmp_path / "node.sqlite-wal").write_bytes(b"of a database that is gone")
+    with Store(tmp_path) as store:
+        write(store, stored("e1"))
+        assert store.notices == []
+
+
+# --- full --------------------------------------------------------------------------------------
+
+
+def test_a_full_file_fails_submissions_and_loses_nothing(tmp_path):
+    clock = Clock()
+    kept = []
+    with Store(tmp_path, StoreSettings(file_bytes_max=400_000), clock) as store:
+        write(store, durable("d"))
+        for number in range(1_000):
+            failure = outcome(store, stored(f"e{number}", "d", size=2_000))
+            if failure is not None:
+                break
+            kept.append(f"e{number}")
+        assert len(kept) > 20
+        assert failure.kind is FailureKind.DISK
+        assert failure.reason.startswith(f"the store in {tmp_path} is full: free space")
+        assert logged(store, "d") == kept
+        # A small one may still find room, and the next large one fails as the first did.
+        assert outcome(store, stored("large", "d", size=50_000)).kind is FailureKind.DISK
+        assert logged(store, "d") == kept
+    with Store(tmp_path, now_ms=clock) as store:
+        assert store.notices == []
+        write(store, stored("more", "d", size=50_000))
+        assert logged(store, "d") == [*kept, "more"]
+        assert len(store.restored_records()) == 1 + len(kept) + 1
+
+
+FULL = """
+import resource, sys
+from peersub.runtime.store import FailureKind, Store
+from runtime.store.store_helpers import Clock, durable, logged, outcome, stored, write
+
+store = Store(sys.argv[1], now_ms=Clock())
+write(store, durable("d"))
+# The operating system itself refuses to write more, as a full disk would.
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
+kept, failure = [], None
+while failure is None:
+    name = f"e{len(kept)}"
+    failure = outcome(store, stored(name, "d", size=20_000))
+    if failure is None:
+        kept.append(name)
+assert failure.kind is FailureKind.DISK, failure
+assert sys.argv[1] in failure.reason and "disk" in failure.reason, failure
+assert logged(store, "d") == kept
+assert len(kept) > 10
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+# There is room again: it goes on by itself.
+write(store, stored("more", "d", size=20_000))
+assert logged(store, "d") == [*kept, "more"]
+store.close()
+with Store(sys.argv[1], now_ms=Clock()) as store:
+    assert store.notices == []
+    assert logged(store, "d") == [*kept, "more"]
+print("done")
+"""
+
+
+def test_writing_goes_on_when_a_full_disk_has_room_again(tmp_path):
+    done = run(FULL, str(tmp_path))
+    assert done.stdout == "done\n", done.stderr
