@@ -13,8 +13,10 @@ from peersub.client import (
     ConnectError,
     SubscriptionEndedError,
 )
+from peersub.client.entrances import client_of
 from peersub.overlays.settings import SettingsError
 from peersub.runtime.live_node import StartError
+from peersub.runtime.settings import NodeSettings
 from peersub.wire import encode
 from peersub.wire.client_messages import ClientRefused
 
@@ -251,3 +253,16 @@ async def test_clients_that_leave_are_forgotten():
         while not await is_alone():
             await asyncio.sleep(0.001)
         assert (await node.status())["connections"]["clients"] == 0
+
+
+@on_loop
+async def test_a_node_that_ends_by_itself_ends_its_own_client():
+    client = await client_of(NodeSettings())
+    subscription = client.subscribe("TRUE")
+    await subscription.ready(timeout=20)
+    await client._end()
+    with pytest.raises(SubscriptionEndedError, match="the node has ended"):
+        await anext(subscription)
+    with pytest.raises(ClientError, match="the node has ended"):
+        await client.publish({})
+    await client.close()

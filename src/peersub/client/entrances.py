@@ -104,7 +104,7 @@ async def client_of(
     node, gate = served_node(settings, tls)
     await node.start()
     session = Session(name)
-    await session.greet(LocalLink(session, gate))
+    await session.greet(LocalLink(session, gate, on_lost=session.close))
     return NodeClient(session, node.stop)
 
 

@@ -22,8 +22,14 @@ class LocalLink:
     identity = ""
     """Whoever runs a node may do on it what the node may."""
 
-    def __init__(self, session: Session, gate: ClientGate) -> None:
+    def __init__(
+        self,
+        session: Session,
+        gate: ClientGate,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
         self._session = session
+        self._on_lost = on_lost or session.on_lost
         self._gate = gate
         self._is_closed = False
         self._node_end = _NodeEnd(self)
@@ -42,8 +48,9 @@ class LocalLink:
 
     def lose(self, reason: str) -> None:
         """The node has closed the link."""
-        self.close(reason)
-        self._session.on_lost(reason)
+        if not self._is_closed:
+            self.close(reason)
+            self._on_lost(reason)
 
     def receive(self, messages: Sequence[Message]) -> None:
         """What the node says."""

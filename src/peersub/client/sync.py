@@ -57,6 +57,8 @@ class _Loop:
 
     def stop(self) -> None:
         if not self._loop.is_closed():
+            self.run(self._loop.shutdown_asyncgens())
+            self.run(self._loop.shutdown_default_executor())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()

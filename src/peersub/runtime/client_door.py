@@ -354,6 +354,13 @@ class ClientDoor:
         self._flush()
         self._tell(consumer)
 
+    def on_node_ended(self, reason: str) -> None:
+        """The node ends. Subscriptions do not: their client may ask for them when it is back."""
+        if not self._is_lost:
+            self._flush()
+            self._connection.close(reason)
+            self.on_lost(reason)
+
     def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
         """An event for one subscription; those of others in the same turn join it."""
         self._outbox.add(consumer.number, waiting)

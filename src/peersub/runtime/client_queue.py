@@ -74,6 +74,10 @@ class ConsumerOwner(Protocol):
         """The subscription is over."""
         ...
 
+    def on_node_ended(self, reason: str) -> None:
+        """Nothing more comes, for no subscription."""
+        ...
+
 
 class QueuedConsumer:
     """The sink of one subscription of a client.
@@ -165,9 +169,9 @@ class QueuedConsumer:
             self._owner.on_changed(self)
 
     def ended(self, reason: str) -> None:
-        """Nothing more comes."""
+        """The node ends."""
         self.is_held = False
-        self._owner.end(self, reason)
+        self._owner.on_node_ended(reason)
 
     def taken_over(self) -> None:
         """Another consumer holds the durable subscription from now on."""
