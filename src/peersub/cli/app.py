@@ -496,3 +496,21 @@ def bench_routing(
     from peersub.cli.bench_routing_command import run_bench_routing
 
     return run_bench_routing(dict(locals()))
+
+
+@bench_app.command("resilience")
+def bench_resilience(
+    nodes: Annotated[int, typer.Option(min=4, help="Node processes.")] = 16,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per node.")] = 10,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second, at least once.")] = 500,
+    stories: Annotated[
+        str, typer.Option(help="What happens: kill, stop (SIGSTOP), cut (network namespaces).")
+    ] = "kill,stop,cut",
+    seeds: Annotated[int, typer.Option(min=1, help="Trials of each story.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Let nodes of a live network die, stand still and be cut off: what do subscribers notice?"""
+    from peersub.cli.bench_resilience_command import run_bench_resilience
+
+    return run_bench_resilience(dict(locals()))

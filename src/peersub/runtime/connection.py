@@ -82,6 +82,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         handler: may be exchanged, as soon as it is known who is at the other end.
         peer_identity: what the certificate of the other end says, if there is one.
+        is_dialled: whether this side asked for the connection.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.handler = handler
         self.peer_identity: Any = None
+        self.is_dialled = False
         self.events_dropped = 0
         self.frames_in = 0
         self.bytes_in = 0
