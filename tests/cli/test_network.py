@@ -161,6 +161,24 @@ def test_sub_with_patterns_prints_bodies(node):
     assert subscribing.end()[:2] == (0, "<news><p/></news>\n")
 
 
+def test_a_durable_sub_goes_on_where_it_stopped(run, node):
+    arguments = ("sub", "--node", node.node, "d > 0", "--durable", "cli", "--json", "-q")
+    with node.subscribe("d > 0", durable="cli") as subscription:
+        subscription.ready(timeout=20)
+    node.publish_many([{"id": f"d{n}", "d": n} for n in range(6)])
+    taken = []
+    for count in (2, 3):
+        done = run(*arguments, "--count", count, "--wait", 20)
+        assert done.code == 0
+        taken += [json.loads(line) for line in done.out.splitlines()]
+    assert [event["id"] for event in taken] == [f"d{n}" for n in range(1, 6)]
+    done = run(*arguments, "--since", "earliest", "--count", 5, "--wait", 20)
+    assert [json.loads(line) for line in done.out.splitlines()] == taken
+    assert sorted(event["position"] for event in taken) == [event["position"] for event in taken]
+    done = run("sub", "--node", node.node, "d > 0", "--durable", "cli", "--since", "yesterday")
+    assert done.code == 1 and "earliest" in done.err
+
+
 def test_sub_gives_up_in_time(run, node):
     done = run("sub", "--node", node.node, "TRUE", "--count", 2, "--wait", 0.01, "-q")
     assert done.code == 3 and done.out == ""

@@ -82,6 +82,25 @@ async def test_at_least_once_through_a_light_client():
 
 
 @on_loop
+async def test_two_clients_that_publish_the_same_event_both_hear_of_its_end():
+    async with (
+        join() as first,
+        join(first.node) as second,
+        connect(first.node) as one,
+        connect(first.node) as two,
+        second.subscribe("TRUE") as subscription,
+    ):
+        await subscription.ready(timeout=20)
+        for n in range(20):
+            publishing = [
+                each.publish({}, id=f"e{n}", delivery="at_least_once", timeout=20)
+                for each in (one, two)
+            ]
+            assert await asyncio.gather(*publishing) == [f"e{n}", f"e{n}"]
+        assert [(await anext(subscription)).id for _ in range(20)] == [f"e{n}" for n in range(20)]
+
+
+@on_loop
 async def test_events_in_columns_through_a_light_client():
     async with (
         join() as first,

@@ -15,7 +15,7 @@ from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.light_client import tls_settings
 from peersub.cli.node_options import NodeOptions, node_settings, with_file
 from peersub.cli.output import note, say
-from peersub.files.errors import FileError
+from peersub.files.errors import FileError, one_line
 
 if TYPE_CHECKING:
     from peersub.overlays.core.causes import Cause
@@ -103,6 +103,8 @@ async def _serve(node: LiveNode, *, as_json: bool) -> int:
         return ExitCode.DONE
     try:
         starting.result()
+        for notice in node.notices:
+            note(f"peersub: {one_line(notice)}")
         _tell(node, "member", "takes part", as_json=as_json)
         await stop
         note(f"peersub: node {node.name} leaves")

@@ -230,8 +230,21 @@ class LiveNode:
         """Publish; `on_ended` is called once for each publication."""
         driver = self._running()
         for publication in publications:
-            self._waiting[publication.id] = on_ended
+            self._wait(publication.id, on_ended)
         driver.tell(Publish(tuple(publications)))
+
+    def _wait(self, name: str, on_ended: OnEnded | None) -> None:
+        """Somebody waits for a publication to end, and may not be the only one."""
+        other = self._waiting.get(name)
+        if other is None or on_ended is None:
+            self._waiting[name] = on_ended or other
+            return
+
+        def both(event_id: str, failure: str | None) -> None:
+            other(event_id, failure)
+            on_ended(event_id, failure)
+
+        self._waiting[name] = both
 
     @property
     def takes_batches(self) -> bool:
@@ -241,7 +254,7 @@ class LiveNode:
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        self._waiting[batch.id] = on_ended
+        self._wait(batch.id, on_ended)
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
