@@ -486,6 +486,19 @@ async def test_a_durable_subscription_goes_on_without_doubles():
 
 
 @on_loop
+async def test_doubles_use_up_no_credit():
+    here = await world()
+    options = {"durable": "d", "queue_max": 4, "auto_acknowledge": False}
+    async with here.client.subscribe("TRUE", **options) as subscription:
+        here.node.emit(1, 2, 3, 4)
+        assert [(await anext(subscription)).id for _ in range(4)] == ["e1", "e2", "e3", "e4"]
+        here.lose()
+        await here.connect()
+        here.node.emit(5)
+        assert (await anext(subscription)).id == "e5"
+
+
+@on_loop
 async def test_other_subscriptions_are_made_anew_and_count_a_gap():
     here = await world()
     async with here.client.subscribe("TRUE") as subscription:

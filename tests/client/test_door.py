@@ -347,6 +347,17 @@ async def test_large_events_count_by_their_size():
 
 
 @on_loop
+async def test_a_large_event_takes_the_place_of_several():
+    node = FakeNode()
+    door, _ = door_of(node)
+    door.on_messages([wanted(1, credit=0, queue_max=100)])
+    small, large = bytes(12 * 1_024 * 1_024), bytes(30 * 1_024 * 1_024)
+    for number, body in enumerate([small] * 5 + [large]):
+        node.emit_body(number, body)
+    assert door.status()["queued_events"] == 3 and door.status()["dropped_events"] == 3
+
+
+@on_loop
 async def test_a_full_connection_holds_events_back_and_goes_on():
     node = FakeNode()
     door, connection = door_of(node)

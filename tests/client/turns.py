@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-TOO_LONG_S = 30.0
+TOO_LONG_S = 20.0
 """No test takes this long; one that hangs ends."""
 
 
