@@ -21,6 +21,7 @@ from peersub.wire.client_messages import (
     ClientWelcome,
     Credit,
     Delivered,
+    DeliveredBatch,
     Overflow,
     PublishBatchWanted,
     PublishEnded,
@@ -269,6 +270,31 @@ async def test_events_of_batches_travel_once_and_in_order():
     sent = connection.events()
     assert [name for name, *numbers in sent if 3 in numbers] == ["a/5", "b/2", "c/0", "d/0"]
     assert [name for name, *numbers in sent if 1 in numbers] == ["c/0", "c/1", "d/0"]
+
+
+@on_loop
+async def test_a_client_that_takes_columns_gets_a_batch_once():
+    node, connection = FakeNode(), Listed()
+    door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c1")
+    asked = [wanted(1, "n > 3"), wanted(2, "n < 6"), wanted(3, "n = 5", credit=0)]
+    door.on_messages([ClientHello(CLIENT_VERSION, (BATCHES,)), *asked])
+    node.emit(7)
+    node.emit_batch("a", [9, 5, 1])
+    node.emit_batch("b", [0])
+    node.emit(8)
+    await settle()
+    kinds = (Delivered, DeliveredBatch)
+    sent = [message for message in connection.sent if isinstance(message, kinds)]
+    before, first, second, after = sent
+    assert before.publication.id == "e7" and after.publication.id == "e8"
+    assert first.batch.id == "a" and len(first.batch) == 3
+    places = {number: np.frombuffer(rows, "<u4").tolist() for number, rows in first.wanted}
+    assert places == {1: [0, 1], 2: [1, 2]} and first.hops == 2
+    assert second.batch.numbers.tolist() == [0] and second.wanted == ((2, bytes(4)),)
+    connection.sent.clear()
+    door.on_messages([Credit(3, 2)])
+    await settle()
+    assert connection.events() == [("a/1", 3)]
 
 
 # --- flow ------------------------------------------------------------------------------------

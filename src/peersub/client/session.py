@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from peersub.client.errors import ClientError, ConnectError
+from peersub.runtime.client_outbox import PLACE_TYPE
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
@@ -24,6 +26,7 @@ from peersub.wire.client_messages import (
     ClientRefused,
     ClientWelcome,
     Delivered,
+    DeliveredBatch,
     Delivery,
     Message,
     Publication,
@@ -143,7 +146,8 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        link.send((ClientHello(CLIENT_VERSION, (), self.name),))
+        features = (BATCHES,) if _has_columns() else ()
+        link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
 
     def on_lost(self, reason: str) -> None:
@@ -212,6 +216,8 @@ class Session:
                     consumer = consumers.get(number)
                     if consumer is not None:
                         consumer.on_event(publication, hops, position)
+            elif isinstance(message, DeliveredBatch):
+                self._on_delivered_batch(message)
             elif isinstance(message, PublishEnded):
                 for number in message.numbers:
                     self._end(number, None)
@@ -227,6 +233,16 @@ class Session:
                 self._refuse_greeting(message.reason)
             elif isinstance(message, StatusGiven):
                 self._on_status_given(message)
+
+    def _on_delivered_batch(self, message: DeliveredBatch) -> None:
+        import numpy as np
+
+        events = list(message.batch.publications())
+        for number, places in message.wanted:
+            consumer = self._consumers.get(number)
+            if consumer is not None:
+                for place in np.frombuffer(places, PLACE_TYPE).tolist():
+                    consumer.on_event(events[place], message.hops, None)
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -310,6 +326,11 @@ class Session:
             del self._status[message.number]
             if not answer.done():
                 answer.set_result(json.loads(b"".join(parts)))
+
+
+def _has_columns() -> bool:
+    """Whether this installation can take events in columns."""
+    return all(find_spec(name) is not None for name in ("numpy", "pyarrow"))
 
 
 def _events_of(published: Publication | Batch) -> int:

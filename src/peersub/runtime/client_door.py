@@ -133,6 +133,7 @@ class ClientDoor:
         bounded = self._rules.bounds_publishing(connection.identity)
         self._takes_batches = node.takes_batches and not bounded
         self._holding_task: asyncio.Task[None] | None = None
+        self._takes_columns = False
         self._flush_planned = False
         self._is_holding = False
         self._is_greeted = False
@@ -186,6 +187,7 @@ class ClientDoor:
             )
         else:
             self._is_greeted = True
+            self._takes_columns = BATCHES in message.features
             self.client_name = message.name
             network = self._network
             features = (BATCHES,) if self._takes_batches else ()
@@ -375,6 +377,20 @@ class ClientDoor:
             self._flush()  # What came before stays before these.
         self._plan_flush()
         return self._outbox.events_of(batch, rows)
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the client takes events in columns."""
+        return self._takes_columns
+
+    def send_rows(
+        self, consumer: QueuedConsumer, batch: Batch, rows: np.ndarray, hops: int
+    ) -> None:
+        """The events at these places of a batch for one subscription, in columns."""
+        if batch is not self._outbox.batch:
+            self._flush()  # What came before stays before these.
+        self._outbox.add_rows(consumer.number, batch, rows, hops)
+        self._plan_flush()
 
     def before_queued(self) -> None:
         """Events that have waited follow: what is on its way stays before them."""

@@ -15,12 +15,15 @@ from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_queue import Waiting, event_bytes
 from peersub.wire import WireError, sealed
-from peersub.wire.client_messages import Delivered
+from peersub.wire.client_messages import Delivered, DeliveredBatch
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["NUMBERS_PER_MESSAGE_MAX", "ClientOutbox"]
+__all__ = ["NUMBERS_PER_MESSAGE_MAX", "PLACE_TYPE", "ClientOutbox"]
+
+PLACE_TYPE: Final = "<u4"
+"""Of places in a batch, as they travel."""
 
 NUMBERS_PER_MESSAGE_MAX: Final = 4_096
 """Subscriptions in one message about an event, publications in one answer: what headers hold."""
@@ -51,12 +54,24 @@ class ClientOutbox:
         batch: whose events are among them; others may only follow.
     """
 
-    __slots__ = ("_events", "_of_batch", "_outgoing", "_places", "batch", "size")
+    __slots__ = (
+        "_events",
+        "_hops",
+        "_of_batch",
+        "_outgoing",
+        "_places",
+        "_rows",
+        "batch",
+        "size",
+    )
 
     def __init__(self) -> None:
         self.size = 0
         self.batch: Batch | None = None
         self._outgoing: list[_Outgoing] = []
+        self._rows: list[tuple[int, np.ndarray]] = []
+        """What leaves in columns: subscriptions, and the places of their events in the batch."""
+        self._hops = 0
         self._events: dict[int, Publication] = {}
         """Events of the batch by their places in it."""
         self._places: dict[int, int] = {}
@@ -86,7 +101,7 @@ class ClientOutbox:
 
         What another batch has brought must have been taken.
         """
-        assert self.batch is batch or not self._outgoing
+        assert self.batch is batch or self.is_empty
         self.batch = batch
         known, places = self._events, rows.tolist()
         missing = rows if not known else rows[[place not in known for place in places]]
@@ -99,14 +114,44 @@ class ClientOutbox:
                 self._places[id(publication)] = place
         return [known[place] for place in places]
 
-    def taken(self) -> list[Delivered]:
+    def add_rows(self, number: int, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        """The events at these places of a batch, for a subscription, in columns.
+
+        What another batch has brought must have been taken.
+        """
+        assert self.batch is batch or self.is_empty
+        self.batch, self._hops = batch, hops
+        self._rows.append((number, rows))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._outgoing and not self._rows
+
+    def _columns(self) -> DeliveredBatch:
+        """What leaves in columns: the events that anybody wants, once each."""
+        import numpy as np
+
+        assert self.batch is not None
+        union = np.unique(np.concatenate([rows for _, rows in self._rows]))
+        wanted = tuple(
+            (number, np.searchsorted(union, rows).astype(PLACE_TYPE).tobytes())
+            for number, rows in self._rows
+        )
+        return DeliveredBatch(self.batch.part(union), wanted, self._hops)
+
+    def taken(self) -> list[Delivered | DeliveredBatch]:
         """The messages, in their order; the outbox is empty from now on."""
+        messages: list[Delivered | DeliveredBatch] = []
         if self.batch is not None:
+            if self._rows:
+                messages.append(self._columns())
+                self._rows = []
             self._outgoing.sort(key=_PLACE)
             self.batch = None
             self._events, self._places, self._of_batch = {}, {}, {}
         outgoing, self._outgoing, self.size = self._outgoing, [], 0
-        return [
+        messages += [
             Delivered(
                 each.publication,
                 tuple(each.numbers),
@@ -115,3 +160,4 @@ class ClientOutbox:
             )
             for each in outgoing
         ]
+        return messages

@@ -54,6 +54,17 @@ class ConsumerOwner(Protocol):
         """The events at these places of a batch; the same objects for all consumers."""
         ...
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the client takes events in columns."""
+        ...
+
+    def send_rows(
+        self, consumer: QueuedConsumer, batch: Batch, rows: np.ndarray, hops: int
+    ) -> None:
+        """Send the events at these places of a batch; credit is taken."""
+        ...
+
     def before_queued(self) -> None:
         """Events that have waited follow."""
         ...
@@ -158,8 +169,19 @@ class QueuedConsumer:
             self._enqueue(waiting)
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
-        """The events at these places of a batch, one by one."""
-        for publication in self._owner.events_of(batch, rows):
+        """The events at these places of a batch: in columns if all can go, else one by one."""
+        owner = self._owner
+        if (
+            owner.takes_columns
+            and self.is_held
+            and self.credit >= len(rows)
+            and not self._queue
+            and not owner.is_holding
+        ):
+            self.credit -= len(rows)
+            owner.send_rows(self, batch, rows, hops)
+            return
+        for publication in owner.events_of(batch, rows):
             self.deliver(publication, hops, None)
 
     def ready(self) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "ClientWelcome",
     "Credit",
     "Delivered",
+    "DeliveredBatch",
     "Delivery",
     "Message",
     "Overflow",
@@ -53,7 +54,7 @@ CLIENT_VERSION: Final = (1, 0)
 
 
 BATCHES: Final = "batches"
-"""A feature of the node: it takes many events of this client at once, in columns."""
+"""A feature of the node, and of the client: it takes many events at once, in columns."""
 
 
 class Overflow(IntEnum):
@@ -159,6 +160,19 @@ class Delivered(Message):
     hops: int
     positions: tuple[int | None, ...] = ()
     """Its place in the node's log for each of the numbers that is durable; none if none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredBatch(Message):
+    """Events for subscriptions of the client, in columns; only for a client that says `BATCHES`.
+
+    Each subscription has the places of its events in the batch, rising, 4 bytes each, the least
+    significant first. None of them is durable.
+    """
+
+    batch: Batch
+    wanted: tuple[tuple[int, bytes], ...]
+    hops: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ MESSAGES: Final[dict[int, type]] = {
     92: client.StatusWanted,
     93: client.StatusGiven,
     94: client.PublishBatchWanted,
+    95: client.DeliveredBatch,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.
