@@ -292,9 +292,18 @@ async def test_a_client_that_takes_columns_gets_a_batch_once():
     assert places == {1: [0, 1], 2: [1, 2]} and first.hops == 2
     assert second.batch.numbers.tolist() == [0] and second.wanted == ((2, bytes(4)),)
     connection.sent.clear()
-    door.on_messages([Credit(3, 2)])
+    door.on_messages([Credit(3, 3)])
     await settle()
     assert connection.events() == [("a/1", 3)]
+    # There is credit for two: they go in columns, and the third waits.
+    node.emit_batch("c", [5, 5, 5])
+    await settle()
+    (batch,) = connection.taken(DeliveredBatch)
+    assert dict(batch.wanted)[3] == np.array([0, 1], "<u4").tobytes()
+    assert connection.events() == []
+    door.on_messages([Credit(3, 1)])
+    await settle()
+    assert connection.events() == [("c/2", 3)]
 
 
 # --- flow ------------------------------------------------------------------------------------

@@ -37,10 +37,12 @@ __all__ = ["Delivery", "OverflowPolicy", "Subscription", "SubscriptionOptions", 
 
 OverflowPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "end"]
 
-CREDIT_MAX: Final = 1_024
+CREDIT_MAX: Final = 8_192
 """Events that wait on the client's side of a subscription."""
 QUEUE_MAX: Final = 65_536
 """Events that wait at the node, unless the subscriber says otherwise."""
+TAKEN_AT_ONCE: Final = 1_024
+"""Events that `take` gives, unless it is told otherwise."""
 ACKNOWLEDGE_EVERY: Final = 64
 """Events that are acknowledged together, while more of them wait."""
 REMEMBERED_MAX: Final = 16_384
@@ -237,7 +239,9 @@ class Subscription:
         while (delivery := await self._next()) is not None:
             yield delivery
 
-    async def take(self, count: int = CREDIT_MAX, timeout: float | None = None) -> list[Delivery]:
+    async def take(
+        self, count: int = TAKEN_AT_ONCE, timeout: float | None = None
+    ) -> list[Delivery]:
         """What has come, up to `count`; waits for the first one only.
 
         Args:

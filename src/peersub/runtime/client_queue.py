@@ -169,18 +169,16 @@ class QueuedConsumer:
             self._enqueue(waiting)
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
-        """The events at these places of a batch: in columns if all can go, else one by one."""
+        """The events at these places of a batch: as many in columns as can go, others wait."""
         owner = self._owner
-        if (
-            owner.takes_columns
-            and self.is_held
-            and self.credit >= len(rows)
-            and not self._queue
-            and not owner.is_holding
-        ):
-            self.credit -= len(rows)
-            owner.send_rows(self, batch, rows, hops)
+        if not self.is_held:
             return
+        if owner.takes_columns and self.credit and not self._queue and not owner.is_holding:
+            sent, rows = rows[: self.credit], rows[self.credit :]
+            self.credit -= len(sent)
+            owner.send_rows(self, batch, sent, hops)
+            if not len(rows):
+                return
         for publication in owner.events_of(batch, rows):
             self.deliver(publication, hops, None)
 
