@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+import numpy as np
 import pytest
 
 import peersub
@@ -17,8 +18,14 @@ from peersub.client.entrances import client_of
 from peersub.overlays.settings import SettingsError
 from peersub.runtime.live_node import StartError
 from peersub.runtime.settings import NodeSettings
-from peersub.wire import encode
-from peersub.wire.client_messages import ClientRefused
+from peersub.wire import encode, encode_batch
+from peersub.wire.client_messages import (
+    CLIENT_VERSION,
+    Batch,
+    ClientRefused,
+    ClientWelcome,
+    DeliveredBatch,
+)
 
 
 @contextlib.asynccontextmanager
@@ -195,6 +202,18 @@ async def test_somebody_else_there(answer, message):
     async with somebody(answer) as address:
         with pytest.raises(ConnectError, match=message):
             await connect(address)
+
+
+@on_loop
+async def test_a_node_that_talks_nonsense_is_left():
+    welcome = ClientWelcome("n", CLIENT_VERSION, "chord", "net")
+    batch = Batch("b", np.arange(1, dtype=np.uint32), 1, packed=b"nonsense")
+    answer = encode_batch([welcome, DeliveredBatch(batch, ((1, bytes(4)),), 1)])
+    async with somebody(answer) as address:
+        client = await connect(address, reconnect=False)
+        with pytest.raises(SubscriptionEndedError, match="cannot be read"):
+            await client.subscribe("TRUE").ready()
+        await client.close()
 
 
 @on_loop

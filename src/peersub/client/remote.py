@@ -122,6 +122,8 @@ class RemoteLink:
             if self._is_refused:
                 raise ConnectError(f"{self.address} does not take this client: {error}") from None
             raise self._unreachable(_words(error)) from None
+        if self._connection is not connection:
+            raise self._unreachable("the connection was lost at once")
         self._is_established = True
 
     def _unreachable(self, reason: str) -> ConnectError:
@@ -170,7 +172,10 @@ class RemoteLink:
         if connection is self._connection:
             if not self._is_established and isinstance(messages[0], ClientRefused):
                 self._is_refused = True
-            self._session.on_messages(messages)
+            try:
+                self._session.on_messages(messages)
+            except (IndexError, ValueError) as error:
+                connection.abort(f"what the node says cannot be read: {error}")
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """The connection is gone."""
