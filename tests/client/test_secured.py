@@ -1,17 +1,17 @@
 """Nodes with certificates, and clients that may do some things and not others."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from client.turns import on_loop
+from client.turns import on_loop, until
 from peersub import connect, join
 from peersub.client import ConnectError, PublishFailedError, SubscriptionEndedError
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.live_node import StartError
-from peersub.runtime.node_security import NodeSecurity
 from peersub.runtime.security.authority import Authority
 from peersub.runtime.security.identity import Role
 from peersub.runtime.security.permissions import Permissions
@@ -36,17 +36,26 @@ def files(tmp_path_factory):
     return authority_in(tmp_path_factory.mktemp("ours"))
 
 
+@asynccontextmanager
+async def second_node(files, first):
+    """Another node of the same network."""
+    node, _ = served_node(NodeSettings(join=(first.name,)), files["n2"])
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
     return authority_in(tmp_path_factory.mktemp("theirs"))
 
 
 @asynccontextmanager
-async def serving(files, permissions=None, is_revoked=None):
+async def serving(files, permissions=None):
     """A node with a certificate."""
-    node, gate = served_node(NodeSettings(), files["n1"], permissions)
-    if is_revoked is not None:
-        node.security = gate._security = NodeSecurity(files["n1"], is_revoked)
+    node, _ = served_node(NodeSettings(), files["n1"], permissions)
     await node.start()
     try:
         yield node
@@ -125,13 +134,28 @@ async def test_two_clients_see_only_what_they_may(files, tmp_path):
 
 @on_loop
 async def test_a_certificate_that_was_taken_back_opens_nothing(files):
-    revoked = set()
-    async with serving(files, is_revoked=lambda serial: bool(revoked)) as node:
-        async with connect(node.name, tls=files["ann"]):
-            pass
-        revoked.add("all")
-        with pytest.raises(ConnectError, match="client ann was taken back"):
-            await connect(node.name, tls=files["ann"])
+    authority = Authority(files["ann"].ca.parent)
+    async with (
+        serving(files) as first,
+        second_node(files, first) as second,
+        connect(second.name, tls=files["ann"]) as ann,
+        ann.subscribe("n > 1") as subscription,
+        connect(first.name, tls=files["bob"]) as bob,
+    ):
+        await subscription.ready(timeout=20)
+        (revocation,) = authority.revoke(1, name="ann")
+        forged = replace(revocation, serial=revocation.serial + 1)
+        with pytest.raises(ValueError, match="has not signed"):
+            await bob.tell_revocation(forged.to_json())
+        assert len(first.security.revocations) == 0
+        await bob.tell_revocation(revocation.to_json())
+        # The other node hears of it, and ends the connection that it has.
+        await until(lambda: len(second.security.revocations) == 1)
+        await until(lambda: second.counters["a connection with a certificate that was taken back"])
+        for node in (first, second):
+            with pytest.raises(ConnectError, match="client ann was taken back"):
+                await connect(node.name, tls=files["ann"])
+        await bob.publish({"n": 2}, delivery="at_least_once", timeout=20)
 
 
 def test_all_connections_of_a_client_share_its_rate():

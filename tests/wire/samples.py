@@ -142,6 +142,8 @@ MESSAGES: dict[str, Any] = {
     "publish-wanted": client.PublishWanted(STORY, 12),
     "publish-batch-wanted": client.PublishBatchWanted(TRADES, 13),
     "publish-ended": client.PublishEnded((12, 13), ((14, "no promise"),)),
+    "revocation-told": client.RevocationTold(7, b'{"serial": "1f"}'),
+    "answered": client.Answered(7, "the authority of this network has not signed that"),
     "status-wanted": client.StatusWanted(1),
     "status-given": client.StatusGiven(1, b'{"node": 1}', False),
 }

@@ -229,6 +229,20 @@ class NodeClient:
         """
         return await self._session.status()
 
+    async def tell_revocation(self, statement: bytes) -> None:
+        """Let all nodes know that a certificate was taken back.
+
+        Args:
+            statement: what the authority signed, a line of its revocations.jsonl.
+
+        Raises:
+            ValueError: the node does not believe it.
+            ConnectError: there is no connection at the moment.
+        """
+        failure = await self._session.tell_revocation(statement)
+        if failure:
+            raise ValueError(failure)
+
     async def close(self) -> None:
         """End the connection; a node that this client started leaves its network."""
         if not self._is_closed:

@@ -21,6 +21,7 @@ from peersub.runtime.client_outbox import PLACE_TYPE
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    Answered,
     Batch,
     ClientHello,
     ClientRefused,
@@ -33,6 +34,7 @@ from peersub.wire.client_messages import (
     PublishBatchWanted,
     PublishEnded,
     PublishWanted,
+    RevocationTold,
     StatusGiven,
     StatusWanted,
     SubscriptionState,
@@ -124,6 +126,7 @@ class Session:
         self._open_events = 0
         self._room = asyncio.Event()
         self._status: dict[int, tuple[list[bytes], asyncio.Future[dict[str, Any]]]] = {}
+        self._asked: dict[int, asyncio.Future[str]] = {}
 
     # --- connections -----------------------------------------------------------------------------
 
@@ -158,6 +161,10 @@ class Session:
         for _, answer in self._status.values():
             if not answer.done():
                 answer.set_exception(ConnectError(f"the connection was lost: {reason}"))
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(ConnectError("the connection was lost"))
+        self._asked.clear()
         self._status.clear()
         for number, each in list(self._open.items()):
             if each.published.delivery is Delivery.BEST_EFFORT:
@@ -233,6 +240,10 @@ class Session:
                 self._refuse_greeting(message.reason)
             elif isinstance(message, StatusGiven):
                 self._on_status_given(message)
+            elif isinstance(message, Answered):
+                asked = self._asked.pop(message.number, None)
+                if asked is not None and not asked.done():
+                    asked.set_result(message.failure)
 
     def _on_delivered_batch(self, message: DeliveredBatch) -> None:
         import numpy as np
@@ -317,6 +328,16 @@ class Session:
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._status[number] = ([], answer)
         self.send((StatusWanted(number),))
+        return await answer
+
+    async def tell_revocation(self, statement: bytes) -> str:
+        """Let the node know of a certificate that was taken back; why it does not believe it."""
+        if not self._is_greeted:
+            raise ConnectError("there is no connection to the node at the moment")
+        number = next(self._numbers)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self.send((RevocationTold(number, statement),))
         return await answer
 
     def _on_status_given(self, message: StatusGiven) -> None:

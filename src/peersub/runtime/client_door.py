@@ -36,6 +36,7 @@ from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
     Acknowledged,
+    Answered,
     ClientHello,
     ClientRefused,
     ClientWelcome,
@@ -43,6 +44,7 @@ from peersub.wire.client_messages import (
     PublishBatchWanted,
     PublishEnded,
     PublishWanted,
+    RevocationTold,
     StateWanted,
     StatusGiven,
     StatusWanted,
@@ -145,6 +147,7 @@ class ClientDoor:
             Credit: self._on_credit,
             Acknowledged: self._on_acknowledged,
             StatusWanted: self._on_status_wanted,
+            RevocationTold: self._on_revocation_told,
             PublishBatchWanted: self._on_publish_batch_wanted,
         }
 
@@ -480,6 +483,12 @@ class ClientDoor:
             self._failed += [(number, failure) for number in numbers]
         if numbers:
             self._plan_flush()
+
+    # --- revocations -----------------------------------------------------------------------------
+
+    def _on_revocation_told(self, message: RevocationTold) -> None:
+        failure = self._node.tell_revocation(message.statement)
+        self._connection.send((Answered(message.number, failure or ""),))
 
     # --- status ----------------------------------------------------------------------------------
 

@@ -67,6 +67,10 @@ class ServingNode(Protocol):
         """Publish many events, which end together."""
         ...
 
+    def tell_revocation(self, statement: bytes) -> str | None:
+        """Let all nodes know that a certificate was taken back; why not, if it is not believed."""
+        ...
+
     def is_congested(self) -> bool:
         """Whether whoever publishes should hold back."""
         ...

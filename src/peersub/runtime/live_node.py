@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,6 +23,7 @@ from peersub.overlays.core.causes import (
     Restored,
     Start,
     Subscribe,
+    Tell,
     Unsubscribe,
 )
 from peersub.overlays.core.effects import Deliver, DeliverBatch
@@ -30,6 +32,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.addresses import join_address, split_address
@@ -64,6 +67,7 @@ OnEnded: TypeAlias = Callable[[str, str | None], None]
 PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 100_000
+RELIEF_CHECK_S: Final = 0.1
 ENDED: Final = "the node has ended"
 
 
@@ -74,6 +78,17 @@ class StartError(RuntimeError):
 def _has_columns() -> bool:
     """Whether this installation can take events in columns."""
     return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
+
+
+def _load_columns() -> None:
+    """Load all that matches events in columns."""
+    import pyarrow as pa
+
+    from peersub.matching.filter_batches import FilterBatches
+
+    filters = FilterBatches()
+    filters.use([Filter("price > 1 AND symbol = 'A'")])
+    filters.match(pa.table({"price": [1.5, 2.0], "symbol": ["A", "B"]}))
 
 
 ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
@@ -115,6 +130,7 @@ class LiveNode:
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
         self._relieved: asyncio.Event | None = None
+        self._warming: asyncio.Task[None] | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -157,6 +173,8 @@ class LiveNode:
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
         features = (BATCHES_FEATURE,) if self.takes_batches else ()
         node = Node(overlay, network=settings.network, settings=settings.links, features=features)
+        if security is not None:
+            security.spread(node, self._end_revoked)
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
@@ -165,6 +183,9 @@ class LiveNode:
         store.submit([NameNode(self._name)], lambda _: None)
         self._driver.tell(Restored(store.restored_records()))
         await self._take_part()
+        if self.takes_batches:
+            # Loading the compiled index takes a second: not while neighbours wait for an answer.
+            self._warming = asyncio.create_task(asyncio.to_thread(_load_columns))
 
     def _open_store(self) -> Store | MemoryStore:
         """What earlier lives of the node left behind, if it has a place for that."""
@@ -199,6 +220,9 @@ class LiveNode:
         driver, transport = self._driver, self._transport
         if driver is None or transport is None:
             return
+        if self._warming is not None:
+            await self._warming
+            self._warming = None
         if leave:
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
@@ -249,7 +273,7 @@ class LiveNode:
     @property
     def takes_batches(self) -> bool:
         """Whether events may be published in columns; who reads the trace wants to see each."""
-        return self._observer is None and _has_columns()
+        return self.settings.columns and self._observer is None and _has_columns()
 
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
@@ -266,7 +290,10 @@ class LiveNode:
         assert self._relieved is not None
         while self.is_congested():
             self._relieved.clear()
-            await self._relieved.wait()
+            with suppress(TimeoutError):
+                # A congested link that is lost relieves as well, and nobody says so.
+                async with asyncio.timeout(RELIEF_CHECK_S):
+                    await self._relieved.wait()
 
     # --- subscribing ---------------------------------------------------------------------------
 
@@ -326,6 +353,26 @@ class LiveNode:
         """The nodes that have not answered yet, of those that a subscription waits for."""
         ask = getattr(self._running().node.overlay, "waiting_on", None)
         return () if ask is None else tuple(str(peer.node) for peer in ask(name))
+
+    # --- certificates --------------------------------------------------------------------------
+
+    def tell_revocation(self, statement: bytes) -> str | None:
+        """Let all nodes know that a certificate was taken back; why not, if it is not believed."""
+        if self.security is None:
+            return "the nodes of this network have no certificates"
+        try:
+            rumour = self.security.rumour_of(statement)
+        except ValueError as error:
+            return str(error)
+        self._running().tell(Tell(rumour), slot=RUMOUR_SLOT)
+        return None
+
+    def _end_revoked(self) -> None:
+        """End the connections of those whose certificates were taken back."""
+        if self.security is not None and self._transport is not None:
+            reason = "the certificate was taken back"
+            ended = self._transport.close_where(self.security.is_revoked, reason)
+            self.counters.add("a connection with a certificate that was taken back", ended)
 
     # --- for people ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import ClientRules, NetworkName
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["served_node"]
+
+REVOCATIONS: Final = "revocations.jsonl"
+"""Where a node with a data folder keeps which certificates were taken back."""
 
 
 def served_node(
@@ -41,7 +44,8 @@ def served_node(
     if tls is not None:
         from peersub.runtime.node_security import NodeSecurity as Secured
 
-        security = Secured(tls)
+        data = settings.data
+        security = Secured(tls, None if data is None else data / REVOCATIONS)
     rules: ClientRules | None = None
     if permissions is not None:
         from peersub.runtime.client_rules import PermittedRules

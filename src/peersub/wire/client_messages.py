@@ -26,6 +26,7 @@ __all__ = [
     "BATCHES",
     "CLIENT_VERSION",
     "Acknowledged",
+    "Answered",
     "Batch",
     "ClientHello",
     "ClientRefused",
@@ -40,6 +41,7 @@ __all__ = [
     "PublishBatchWanted",
     "PublishEnded",
     "PublishWanted",
+    "RevocationTold",
     "StateWanted",
     "StatusGiven",
     "StatusWanted",
@@ -213,6 +215,25 @@ class PublishEnded(Message):
 
     numbers: tuple[int, ...]
     failures: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationTold(Message):
+    """A certificate was taken back: what its authority has signed, as JSON. All nodes are to know.
+
+    Anybody may say so: it counts by its signature.
+    """
+
+    number: int
+    statement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Message):
+    """What a client has asked for is done, or cannot be, and why."""
+
+    number: int
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

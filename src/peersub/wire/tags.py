@@ -86,6 +86,8 @@ MESSAGES: Final[dict[int, type]] = {
     93: client.StatusGiven,
     94: client.PublishBatchWanted,
     95: client.DeliveredBatch,
+    96: client.RevocationTold,
+    97: client.Answered,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

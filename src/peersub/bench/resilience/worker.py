@@ -161,6 +161,8 @@ def main() -> None:
     """Run with the settings that the first argument has as JSON."""
     given = json.loads(sys.argv[1])
     given["join"] = tuple(given.get("join", ()))
+    # Single events all the way: many nodes share the machine, and need not load what they lack.
+    given.setdefault("columns", False)
     asyncio.run(Worker(NodeSettings(**given)).run())
 
 
