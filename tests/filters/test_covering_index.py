@@ -149,6 +149,10 @@ def answers(known: list[Filter], removed: list[Filter], asked: Filter, event) ->
 POPULATIONS = {
     "one attribute": filters(ranges("a").map("({})".format), boxes_max=1),
     "unions": filters(ranges("a").map("({})".format), ranges("b").map("({})".format)),
+    # Of two such filters one often covers the other, and each box of it only a part.
+    "thresholds": st.builds(
+        "a > {} OR b > {} OR a < {} AND b < {}".format, NUMBERS, NUMBERS, NUMBERS, NUMBERS
+    ).map(Filter),
     "several attributes": filters(CONSTRAINTS),
     "text tests": filters(CONSTRAINTS, CONSTRAINTS, TEXT_TESTS),
     "patterns": st.one_of(
@@ -178,6 +182,24 @@ def test_the_index_answers_as_asking_each_does(population, data):
     if all(len(getattr(wanted, "boxes", ())) < 2 for wanted in known):
         with spans_kept_from(1_000):
             assert found == answers(known, removed, asked, event)
+
+
+@pytest.mark.parametrize(
+    "general",
+    [
+        "s >= 'b' AND s < 'c' OR s >= 'b' AND s < 'd' AND a = 1",
+        "s >= 'b' AND s < 'c' OR b = 1",
+    ],
+)
+def test_a_union_may_cover_what_text_tests_leave_of_a_wider_range(general):
+    """No string from 'a' up to 'b' passes the test, which shows once the range is divided there."""
+    union, part = Filter(general), Filter("s >= 'a' AND s < 'c' AND s NOT LIKE '%a%'")
+    assert Summary(union).covers(Summary(part))
+    noise = [Filter(f"s >= 'x{n}' AND s < 'x{n + 1}'") for n in range(1, 9)]
+    unions = [Filter(f"s >= 'x{n}' AND s < 'x{n + 1}' OR b > {n}") for n in range(1, 9)]
+    with spans_kept_from(2):
+        assert answers([*noise, *unions, union], [], part, {})[0] == [union]
+        assert part in answers([*noise, *unions, part], [], union, {})[1]
 
 
 # --- what it costs -----------------------------------------------------------------------------
@@ -213,6 +235,20 @@ def test_a_filter_among_many_that_none_covers_is_compared_with_few(monkeypatch, 
     monkeypatch.setattr(Summary, "covers", lambda a, b: asked.append(a) or covers(a, b))
     assert index.coverers(Summary(last)) == index.covered(Summary(last)) == []
     assert len(asked) <= asked_max
+
+
+def test_blocks_forget_the_spans_that_left():
+    index = SpanIndex()
+    wide = [((0, begin, 0), (0, 10_000, 0)) for begin in range(0, MANY, 10)]
+    for begin in range(MANY):
+        index.add(((0, begin, 1), (0, begin + 1, 0)), begin)
+    for span in wide:
+        index.add(span, MANY)
+    for span in wide:
+        index.discard(span, MANY)
+    found = index.containing(((0, MANY - 1, 1), (0, MANY, 0)))
+    assert list(found.names()) == [MANY - 1]
+    assert found.size <= span_index.BLOCK_MAX
 
 
 def test_an_event_is_compared_with_few_of_many(monkeypatch):
