@@ -35,7 +35,7 @@ from peersub.overlays.core.records import Record
 from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
-from peersub.runtime.addresses import join_address, split_address
+from peersub.runtime.addresses import is_anywhere, join_address, split_address
 from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
@@ -146,6 +146,11 @@ class LiveNode:
             StartError: the address cannot be used, or nobody lets the node in.
         """
         settings = self.settings
+        if is_anywhere(split_address(settings.listen)[0]) and not settings.advertise:
+            raise StartError(
+                f"{settings.listen} is every address of this machine, and no name for others to "
+                "reach it by: say which with --advertise HOST:PORT"
+            )
         kind = overlay_kind(settings.overlay)
         store = self._open_store()
         incarnation = store.incarnation
