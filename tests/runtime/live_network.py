@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.mirror_settings import MirrorSettings
@@ -59,6 +61,12 @@ class Consumer:
     def acknowledge(self) -> None:
         assert self._node is not None
         self._node.acknowledge(self._name, self.last)
+
+    async def gets(self, count: int) -> None:
+        """Wait for so many events."""
+        await until(
+            lambda: len(self.got) >= count, f"{count} events, of which {len(self.got)} came"
+        )
 
     def deliver_batch(self, batch: Batch, rows: Any, hops: int) -> None:
         raise AssertionError("a durable subscription gets its events from the log")
@@ -116,6 +124,16 @@ class Network:
         ]
         self.nodes[name].publish(events, self._on_ended)
         return ids
+
+    def publish_batch(self, name: str, count: int, delivery: Delivery) -> list[str]:
+        """The same in columns."""
+        batch_id = f"b{self.published}"
+        self.published += count
+        self.open += 1
+        columns = {"symbol": ["a"] * count, "place": list(range(count))}
+        batch = Batch.of(batch_id, pa.table(columns), delivery=delivery)
+        self.nodes[name].publish_batch(batch, self._on_ended)
+        return [batch.event_id(row) for row in range(count)]
 
     def _on_ended(self, event_id: str, failure: str | None) -> None:
         self.open -= 1

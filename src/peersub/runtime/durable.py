@@ -102,6 +102,8 @@ class _Feed:
 @dataclass(slots=True)
 class _Durable:
     wanted: Filter
+    is_stored: bool = False
+    """Whether it is on disk."""
     is_ready: bool = False
     feed: _Feed | None = None
 
@@ -139,7 +141,8 @@ class DurableSubscriptions:
         """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
         self._is_ended = False
         self._durables: dict[str, _Durable] = {
-            each.name: _Durable(each.filter) for each in store.durable_subscriptions()
+            each.name: _Durable(each.filter, is_stored=True)
+            for each in store.durable_subscriptions()
         }
 
     def __contains__(self, name: str) -> bool:
@@ -183,14 +186,15 @@ class DurableSubscriptions:
         feed = durable.feed = _Feed(sink, sent=0)
 
         def stored() -> None:
+            durable.is_stored = True
             if not is_known and not self._is_ended:
                 self._say_kept(name, wanted)
                 subscribe(wanted)
             self._begin(name, feed, since)
 
-        if is_known:
-            if durable.is_ready:
-                sink.ready()
+        if is_known and durable.is_ready:
+            sink.ready()
+        if is_known and durable.is_stored:
             stored()
         else:
             self.submit([DurableStored(name, wanted, self._now_ms())], stored)
@@ -199,9 +203,10 @@ class DurableSubscriptions:
         """A subscription that a former life of the node had, without a consumer for now."""
         if name in self._durables:
             return
-        self._durables[name] = _Durable(wanted)
+        durable = self._durables[name] = _Durable(wanted)
 
         def stored() -> None:
+            durable.is_stored = True
             if name in self._durables and not self._is_ended:
                 self._say_kept(name, wanted)
                 subscribe()

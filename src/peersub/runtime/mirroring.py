@@ -51,6 +51,10 @@ __all__ = ["CHUNK_EVENTS", "Mirroring"]
 
 CHUNK_EVENTS: Final = 128
 """Events that are compared at once."""
+CHUNK_BYTES: Final = 1_024 * 1_024
+"""Of these events, roughly; one that is larger goes alone."""
+RELEASE_S: Final = 0.02
+"""How long what a consumer took is collected before the mirror is told."""
 
 
 class Mirroring:
@@ -74,8 +78,10 @@ class Mirroring:
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._reading: set[asyncio.Task[None]] = set()
-        self._copies: list[Change] = []
-        """Events that were missing here, until the other side asks whether they arrived."""
+        self._copies: dict[str, list[Change]] = {}
+        """Events that were missing here, until whoever sent them asks whether they arrived."""
+        self._released: dict[str, list[str]] = {}
+        """Events that consumers took a moment ago."""
         mirrored = store.mirrored_subscriptions()
         known = [
             Mirrored(each.home, each.options.decode(), each.name, each.filter) for each in mirrored
@@ -88,7 +94,7 @@ class Mirroring:
         self.peer = host_mirrors(driver.node, store.log_epoch, self, settings, known)
         durables.on_kept = lambda name, wanted: self._tell(DurableKept(name, wanted))
         durables.on_removed = lambda name: self._tell(DurableEnded(name))
-        durables.on_released = lambda name, ids: self._tell(DurableTaken(name, tuple(ids)))
+        durables.on_released = self._on_released
 
     def begin(self) -> None:
         """The node has been told what its disk held."""
@@ -101,6 +107,17 @@ class Mirroring:
         """The node ends."""
         for task in list(self._reading):
             task.cancel()
+
+    def _on_released(self, name: str, event_ids: Sequence[str]) -> None:
+        """A consumer has taken events; a mirror hears of many at once."""
+        if not self._released:
+            self._loop.call_later(RELEASE_S, self._release)
+        self._released.setdefault(name, []).extend(event_ids)
+
+    def _release(self) -> None:
+        released, self._released = self._released, {}
+        for name, event_ids in released.items():
+            self._tell(DurableTaken(name, tuple(event_ids)))
 
     def on_ready(self, subscription: str) -> None:
         """The overlay serves a durable subscription, or one of a mirror."""
@@ -185,63 +202,67 @@ class Mirroring:
 
     def read(self, walk: WalkKey, after: int) -> None:
         """Read the next events that are held."""
-        self._ask(self._read, walk, after)
+        self._ask(partial(self._read, walk, after))
 
     def _read(self, walk: WalkKey, after: int) -> MirrorFact:
         partner, home, name = walk
-        copies: list[HeldCopy] = []
-        number = after
+        held: list[tuple[int, HeldCopy]] = []
         if name:
-            cursor = self._store.cursor(name)
-            if cursor is not None:
-                for logged in self._store.read_log(name, max(after, cursor), CHUNK_EVENTS):
-                    number = logged.position
-                    copies.append(HeldCopy(logged.publication, (name,), logged.hops))
+            begin = max(after, self._store.cursor(name) or 0)
+            for logged in self._store.read_log(name, begin, CHUNK_EVENTS):
+                copy = HeldCopy(logged.publication, (name,), logged.hops)
+                held.append((logged.position, copy))
         else:
-            for held in self._store.retained_events(home, after, CHUNK_EVENTS):
-                number = held.number
-                copies.append(HeldCopy(held.publication, held.names, held.hops))
-        return HeldRead(partner, home, name, after, number, tuple(copies))
+            for retained in self._store.retained_events(home, after, CHUNK_EVENTS):
+                copy = HeldCopy(retained.publication, retained.names, retained.hops)
+                held.append((retained.number, copy))
+        chunk = held[: _length_of_chunk([copy for _, copy in held])]
+        number = chunk[-1][0] if chunk else after
+        return HeldRead(partner, home, name, after, number, tuple([copy for _, copy in chunk]))
 
-    def take(self, copy: MirrorCopy) -> None:
+    def take(self, partner: str, copy: MirrorCopy) -> None:
         """Store an event that was missing here, together with those that come with it."""
         now_ms = self._now_ms()
+        copies = self._copies.setdefault(partner, [])
         if copy.home == self._driver.node.me.node:
-            self._copies.append(AppendToLog(copy.publication, copy.names, now_ms, copy.hops))
+            copies.append(AppendToLog(copy.publication, copy.names, now_ms, copy.hops))
         else:
-            self._copies.append(
-                RetainEvent(copy.home, copy.publication, copy.names, now_ms, copy.hops)
-            )
+            change = RetainEvent(copy.home, copy.publication, copy.names, now_ms, copy.hops)
+            copies.append(change)
 
     def check(self, partner: str, holds: MirrorHolds) -> None:
         """See what is missing here once what came is on disk."""
-        copies, self._copies = self._copies, []
-        look = self._missed_here if holds.home == self._driver.node.me.node else self._missed_there
+        copies = self._copies.pop(partner, [])
+        look: Callable[[], MirrorFact] = partial(self._missed_there, partner, holds)
+        if holds.home == self._driver.node.me.node:
+            # One that is not on disk yet, because it was just made anew, misses all.
+            durable = frozenset(
+                name for each in holds.held for name in each.names if name in self._durables
+            )
+            look = partial(self._missed_here, partner, holds, durable)
 
         def stored() -> None:
             for change in copies:
                 if isinstance(change, AppendToLog):
                     for name in change.subscriptions:
                         self._durables.wake(name)
-            self._ask(look, partner, holds)
+            self._ask(look)
 
         if copies:
             self._durables.submit(copies, stored)
         else:
-            self._ask(look, partner, holds)
+            self._ask(look)
 
-    def _missed_here(self, partner: str, holds: MirrorHolds) -> MirrorFact:
+    def _missed_here(self, partner: str, holds: MirrorHolds, durable: frozenset[str]) -> MirrorFact:
         """What the logs of this node's durable subscriptions lack."""
         ids_of: dict[str, list[str]] = {}
         for each in holds.held:
-            for name in each.names:
+            for name in filter(durable.__contains__, each.names):
                 ids_of.setdefault(name, []).append(each.event_id)
         missing: dict[str, None] = {}
         taken: list[tuple[str, tuple[str, ...]]] = []
         for name, event_ids in ids_of.items():
-            cursor = self._store.cursor(name)
-            if cursor is None:
-                continue
+            cursor = self._store.cursor(name) or 0
             places = self._store.log_positions(name, event_ids)
             missing.update((event_id, None) for event_id in event_ids if event_id not in places)
             done = tuple([event_id for event_id in places if places[event_id] <= cursor])
@@ -258,14 +279,25 @@ class Mirroring:
         missing = tuple([event_id for event_id in event_ids if event_id not in found])
         return HoldsChecked(partner, holds.home, holds.name, holds.number, missing)
 
-    def _ask(self, question: Callable[..., MirrorFact], *about: object) -> None:
+    def _ask(self, question: Callable[[], MirrorFact]) -> None:
         """Ask the disk on another thread, and tell the peer what it says."""
 
         async def ask() -> None:
             # A disk that does not answer is asked again later: the other side waits.
             with suppress(StoreError):
-                self._tell(await asyncio.to_thread(question, *about))
+                self._tell(await asyncio.to_thread(question))
 
         task = self._loop.create_task(ask())
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+
+
+def _length_of_chunk(held: Sequence[HeldCopy]) -> int:
+    """How many of the events, from the first on, go together."""
+    size = 0
+    for place, copy in enumerate(held):
+        event = copy.publication
+        size += len(event.packed or b"") + len(event.body or b"") + sum(map(len, copy.names))
+        if size > CHUNK_BYTES:
+            return max(place, 1)
+    return len(held)

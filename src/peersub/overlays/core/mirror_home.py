@@ -33,7 +33,8 @@ from peersub.overlays.core.mirror_walks import WalkKey, Walks
 
 __all__ = ["IDS_PER_MESSAGE_MAX", "SUBSCRIPTIONS_PER_MESSAGE_MAX", "HomeSide", "parts_of"]
 
-SUBSCRIPTIONS_PER_MESSAGE_MAX: Final = 64
+SUBSCRIPTIONS_PER_MESSAGE_MAX: Final = 8
+"""As many of the largest filters as a frame has room for."""
 IDS_PER_MESSAGE_MAX: Final = 4_096
 LOSSES_MAX: Final = 3
 """How often the link to a mirror may be lost before a steadier one is looked for."""

@@ -51,6 +51,6 @@ class MirrorKeeper(Protocol):
         """See what is missing here, all that was taken before included; `HoldsChecked` follows."""
         ...
 
-    def take(self, copy: MirrorCopy) -> None:
+    def take(self, partner: str, copy: MirrorCopy) -> None:
         """Store an event that was missing here."""
         ...

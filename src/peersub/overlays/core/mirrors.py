@@ -227,7 +227,7 @@ class MirrorPeer:
         if not copy.publication.is_sound:
             self._drop("a copy whose attributes cannot be read", peer)
         elif self._concerns(peer.node, copy.home):
-            self._keeper.take(copy)
+            self._keeper.take(peer.node, copy)
 
     def _concerns(self, node: str, home: str) -> bool:
         """Whether a node may speak of this home: it is here, or there and looked after here."""
