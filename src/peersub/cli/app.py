@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from peersub.cli.certs_app import certs_app
+from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 
 __all__ = ["app"]
@@ -195,6 +196,10 @@ def simulate(
     every: Annotated[
         int | None, typer.Option(min=0, metavar="MS", help="Pause between events; default: 20.")
     ] = None,
+    batch_events: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="COUNT", help="Events published together; default: 1."),
+    ] = None,
     workload: Annotated[
         str | None,
         typer.Option(
@@ -281,6 +286,7 @@ def simulate(
             subscriptions_count=subscriptions_count,
             events_count=events_count,
             every_ms=every,
+            batch_events=batch_events,
             workload=workload,
             strategy=strategy,
             delivery=delivery,
@@ -305,6 +311,9 @@ def simulate(
             as_json=as_json,
         )
     )
+
+
+add_network_commands(app)
 
 
 @app.command("explain")
@@ -492,3 +501,21 @@ def bench_routing(
     from peersub.cli.bench_routing_command import run_bench_routing
 
     return run_bench_routing(dict(locals()))
+
+
+@bench_app.command("resilience")
+def bench_resilience(
+    nodes: Annotated[int, typer.Option(min=4, help="Node processes.")] = 16,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per node.")] = 10,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second, at least once.")] = 500,
+    stories: Annotated[
+        str, typer.Option(help="What happens: kill, stop (SIGSTOP), cut (network namespaces).")
+    ] = "kill,stop,cut",
+    seeds: Annotated[int, typer.Option(min=1, help="Trials of each story.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Let nodes of a live network die, stand still and be cut off: what do subscribers notice?"""
+    from peersub.cli.bench_resilience_command import run_bench_resilience
+
+    return run_bench_resilience(dict(locals()))

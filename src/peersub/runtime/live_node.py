@@ -50,6 +50,8 @@ from peersub.runtime.transport import Transport
 if TYPE_CHECKING:
     import numpy as np
 
+    from peersub.runtime.node_security import NodeSecurity
+
 __all__ = [
     "DurableOptions",
     "LiveNode",
@@ -88,6 +90,7 @@ class LiveNode:
         settings: what it is told.
         observer: is told each cause with its effects, for a trace.
         on_client: takes connections of clients; none are taken without.
+        security: its certificates, and how it judges those of others; none, and all is open.
     """
 
     def __init__(
@@ -96,8 +99,10 @@ class LiveNode:
         *,
         observer: Observer | None = None,
         on_client: ClientHandler | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self.settings = settings
+        self.security = security
         self.counters = Counters()
         self.notices: list[str] = []
         """What people should know about the start of the node, as sentences."""
@@ -132,8 +137,16 @@ class LiveNode:
         kind = overlay_kind(settings.overlay)
         store = self._open_store()
         incarnation = store.incarnation
+        security = self.security
         transport = Transport(
-            "", incarnation, settings.transport, self.counters, self._clock.now_ms
+            "",
+            incarnation,
+            settings.transport,
+            self.counters,
+            self._clock.now_ms,
+            server_tls=None if security is None else security.server_tls,
+            client_tls=None if security is None else security.client_tls,
+            check_peer=None if security is None else security.node_refusal,
         )
         host, port = split_address(settings.listen)
         try:
@@ -146,8 +159,7 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        # Who reads the trace wants to see each event.
-        features = (BATCHES_FEATURE,) if _has_columns() and self._observer is None else ()
+        features = (BATCHES_FEATURE,) if self.takes_batches else ()
         node = Node(overlay, network=settings.network, settings=settings.links, features=features)
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
@@ -229,13 +241,31 @@ class LiveNode:
         """Publish; `on_ended` is called once for each publication."""
         driver = self._running()
         for publication in publications:
-            self._waiting[publication.id] = on_ended
+            self._wait(publication.id, on_ended)
         driver.tell(Publish(tuple(publications)))
+
+    def _wait(self, name: str, on_ended: OnEnded | None) -> None:
+        """Somebody waits for a publication to end, and may not be the only one."""
+        other = self._waiting.get(name)
+        if other is None or on_ended is None:
+            self._waiting[name] = on_ended or other
+            return
+
+        def both(event_id: str, failure: str | None) -> None:
+            other(event_id, failure)
+            on_ended(event_id, failure)
+
+        self._waiting[name] = both
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether events may be published in columns; who reads the trace wants to see each."""
+        return self._observer is None and _has_columns()
 
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        self._waiting[batch.id] = on_ended
+        self._wait(batch.id, on_ended)
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:

@@ -31,7 +31,7 @@ from peersub.runtime.counters import Counters
 
 __all__ = ["LinkListener", "Transport", "TransportSettings"]
 
-BACKOFF_MS: Final = (50, 100, 200, 400, 800, 1_600)
+BACKOFF_MS: Final = (20, 50, 100, 200, 400)
 """How long a node is not dialled after the first, second, … attempt in a row that failed."""
 FAILURES_KEPT_MAX: Final = 4_096
 CROSSING: Final = "the two nodes dialled each other at once"
@@ -259,6 +259,7 @@ class Transport:
 
     async def _dial(self, node: str, attempt: _Attempt) -> None:
         connection = Connection(self, self._settings.connection, self._counters, self._now_ms)
+        connection.is_dialled = True
         attempt.connection = connection
         loop = asyncio.get_running_loop()
         attempt.answer = loop.create_future()
@@ -329,6 +330,9 @@ class Transport:
     def on_opened(self, connection: Connection) -> None:
         """A connection is there; one that was dialled is the attempt's."""
         if self._attempt_of(connection) is not None:
+            return
+        if connection.is_dialled:
+            connection.abort(CROSSING)
             return
         count = len(self.links) + len(self._others) + len(self._unnamed)
         if len(self._unnamed) >= self._settings.unnamed_max or (

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -85,11 +85,17 @@ class Cluster:
         """Those that were not killed."""
         return [worker for worker in self.workers if worker.is_alive]
 
-    async def start(self, listen: str = "127.0.0.1:0", **settings: Any) -> WorkerProcess:
-        """One more, which joins by the first living ones; returns when it takes part."""
+    async def start(
+        self, listen: str = "127.0.0.1:0", prefix: Sequence[str] = (), **settings: Any
+    ) -> WorkerProcess:
+        """One more, which joins by the first living ones; returns when it takes part.
+
+        `prefix` is what the command begins with, to run it elsewhere.
+        """
         contacts = [worker.name for worker in self.living() if worker.name][:3]
         given = {"listen": listen, "join": contacts, **self._settings, **settings}
         process = await asyncio.create_subprocess_exec(
+            *prefix,
             sys.executable,
             "-m",
             "peersub.bench.resilience.worker",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from peersub.bench.resilience.cluster import Cluster, WorkerProcess
 from peersub.bench.resilience.judging import Judgement, Notes
+from peersub.bench.resilience.namespaces import Sides
 from peersub.bench.resilience.worker import now_ms
 
 __all__ = ["STORIES", "TrialSettings", "run_trial"]
 
-STORIES = ("kill", "stop")
+STORIES = ("kill", "stop", "cut")
+"""`kill -9` of a quarter and of half of the nodes, which come back; a quarter that stands still for
+a while (SIGSTOP); a network that is cut in two for a while, a quarter on one side."""
 TIMEOUT_S = 60
 CATCH_UP_S = 20
 
@@ -42,6 +46,7 @@ class _Trial:
         self.random = random.Random(settings.seed)
         self.say = say
         self.cluster = Cluster(self._on_line)
+        self.sides: Sides | None = None
         self.statuses: dict[str, Any] = {}
         self._names: dict[int, list[str]] = {}
         self._published = False
@@ -62,9 +67,12 @@ class _Trial:
 
     async def run(self) -> Judgement:
         settings = self.settings
-        async with self.cluster:
-            for _ in range(settings.nodes):
-                await self.cluster.start()
+        async with AsyncExitStack() as stack:
+            if settings.story == "cut":
+                self.sides = stack.enter_context(Sides())
+            await stack.enter_async_context(self.cluster)
+            for number in range(settings.nodes):
+                await self._start(number)
             self.say(f"{settings.nodes} nodes")
             await self._subscribe(self.cluster.workers)
             publisher = self.cluster.workers[0]
@@ -90,6 +98,15 @@ class _Trial:
             )
         return self.notes.judge()
 
+    async def _start(self, number: int) -> None:
+        if self.sides is None:
+            await self.cluster.start()
+            return
+        # The first three, whom everyone asks to be let in, and the publisher are on one side.
+        side = int(number >= self.settings.nodes - self.settings.nodes // 4)
+        host, prefix = self.sides.hosts[side], self.sides.prefix(side)
+        await self.cluster.start(listen=f"{host}:0", prefix=prefix)
+
     async def _subscribe(self, workers: Sequence[WorkerProcess]) -> None:
         names: list[str] = []
         for worker in workers:
@@ -106,7 +123,10 @@ class _Trial:
     async def _fault(self, what: str, count: int) -> None:
         """Let some nodes fail, never the publisher; later they come back."""
         candidates = [worker for worker in self.cluster.living() if worker.number]
-        victims = self.random.sample(candidates, count)
+        if self.sides is not None:
+            victims = candidates[-count:]
+        else:
+            victims = self.random.sample(candidates, count)
         begin_ms = now_ms()
         if self.settings.story == "kill":
             for worker in victims:
@@ -114,6 +134,8 @@ class _Trial:
             for worker in victims:
                 for name in self._names[worker.number]:
                     self.notes.gone(name, begin_ms)
+        elif self.sides is not None:
+            self.sides.cut()
         else:
             for worker in victims:
                 worker.stop()
@@ -125,6 +147,8 @@ class _Trial:
             self.say(f"{len(back)} nodes are back")
             await self._subscribe(back)
         else:
+            if self.sides is not None:
+                self.sides.mend()
             for worker in victims:
                 worker.go_on()
             for worker in victims:
