@@ -236,14 +236,24 @@ class HomeSide:
         for name in names:
             if name in self._durables and name not in self._mirrored:
                 self._mirrored[name] = None
-                self._walks.begin(WalkKey(node, self._me, name), now_ms, stays=False)
+                self._copy(name, now_ms)
                 if self._unready.pop(name, None) is not None:
                     self._keeper.ready(name)
 
-    def on_all_said(self, node: str) -> None:
-        """A node has gone through all that it holds for this one."""
-        if node in self._former:
+    def _copy(self, name: str, now_ms: int) -> None:
+        """Let the mirror have what the consumer of a subscription has not taken."""
+        assert self.mirror is not None
+        self._walks.begin(WalkKey(self.mirror, self._me, name), now_ms, stays=False)
+
+    def on_all_said(self, node: str, now_ms: int) -> None:
+        """A node has gone through all that it holds for this one.
+
+        If it is a former mirror, the present one gets that, too, before the other may forget it.
+        """
+        if self._former.get(node) is False:
             self._former[node] = True
+            for name in self._mirrored:
+                self._copy(name, now_ms)
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -264,7 +274,12 @@ class HomeSide:
                 self._choose(now_ms)
             if self._lost_ms is not None:
                 self._emit(Connect(self.mirror))
-        if len(self._mirrored) == len(self._durables):
+        self._let_former_go()
+
+    def _let_former_go(self) -> None:
+        """Let former mirrors forget what the present one has."""
+        has_all = self._lost_ms is None and len(self._mirrored) == len(self._durables)
+        if has_all and self.mirror is not None and not self._walks.is_busy(self.mirror):
             for node, has_said_all in list(self._former.items()):
                 if has_said_all and self._is_linked(node):
                     del self._former[node]

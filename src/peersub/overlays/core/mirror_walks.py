@@ -92,6 +92,11 @@ class Walks:
     def __contains__(self, key: WalkKey) -> bool:
         return key in self._walks
 
+    def is_busy(self, partner: str) -> bool:
+        """Whether walks with a partner that do not stay are under way."""
+        turns = self._turns.get(partner)
+        return turns is not None and bool(turns.queued or turns.active)
+
     def begin(self, key: WalkKey, now_ms: int, *, stays: bool) -> None:
         """Go through all, from the first. One that stays takes nobody's turn."""
         walk = self._walks[key] = _Walk(stays, begun_ms=now_ms)

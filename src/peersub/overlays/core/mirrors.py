@@ -208,20 +208,20 @@ class MirrorPeer:
             case MirrorMisses():
                 self._walks.on_misses(node, message, now_ms)
             case MirrorHolds():
-                self._on_holds(node, message)
+                self._on_holds(node, message, now_ms)
             case MirrorCopy():
                 self._on_copy(peer, message)
             case _:
                 self._drop(f"{type(message).__name__} is no message about mirrors", peer)
 
-    def _on_holds(self, node: str, holds: MirrorHolds) -> None:
+    def _on_holds(self, node: str, holds: MirrorHolds, now_ms: int) -> None:
         if not self._concerns(node, holds.home):
             # Whoever asks about what is no more here has nothing to wait for.
             self._send(node, MirrorMisses(holds.home, holds.name, holds.number, ()))
         elif holds.held:
             self._keeper.check(node, holds)
         elif holds.home == self.me.node:
-            self.home.on_all_said(node)
+            self.home.on_all_said(node, now_ms)
 
     def _on_copy(self, peer: PeerId, copy: MirrorCopy) -> None:
         if not copy.publication.is_sound:
