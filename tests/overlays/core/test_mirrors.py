@@ -163,6 +163,43 @@ def test_what_only_the_mirror_got_reaches_the_home_without_an_interruption():
     assert world.disks["h"].log["s"] == ["lost"]
 
 
+def test_a_copy_that_was_not_stored_is_sent_again():
+    world, _ = mirrored_world()
+    world.stop("h")
+    for number in range(4):
+        world.publish("h", "s", f"e{number}")
+    world.start("h")
+    keeper = world.keepers["h"]
+    take, lost = keeper.take, ["e1", "e2"]
+
+    def take_all_but_some_the_first_time(partner: str, copy: MirrorCopy) -> None:
+        if copy.publication.id in lost:
+            lost.remove(copy.publication.id)
+        else:
+            take(partner, copy)
+
+    keeper.take = take_all_but_some_the_first_time  # type: ignore[method-assign]
+    world.pass_ms(500)
+    assert sorted(world.disks["h"].log["s"]) == [f"e{number}" for number in range(4)]
+
+
+def test_an_event_that_the_other_side_never_stores_holds_nothing_up():
+    world, mirror = mirrored_world()
+    world.stop("h")
+    for number in range(9):
+        world.publish("h", "s", f"e{number}")
+    world.start("h")
+    keeper = world.keepers["h"]
+    take = keeper.take
+    keeper.take = lambda partner, copy: (  # type: ignore[method-assign]
+        None if copy.publication.id == "e4" else take(partner, copy)
+    )
+    world.pass_ms(500)
+    assert sorted(world.disks["h"].log["s"]) == [f"e{n}" for n in range(9) if n != 4]
+    assert world.drops == ["a mirrored event that the other side does not store"]
+    assert "e4" in world.retained(mirror, "h")
+
+
 def test_another_filter_is_another_subscription_of_the_mirror():
     world, mirror = mirrored_world()
     world.subscribe("h", "s", Filter("a = 1"))
