@@ -12,6 +12,7 @@ from peersub.filters import Filter
 from peersub.overlays.core.causes import Leave, PeerConnected, Received
 from peersub.overlays.core.effects import Drop
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.mirror_home import STEADY_MS
 from peersub.overlays.core.mirror_messages import (
     HeldEvent,
     MirrorCopy,
@@ -260,6 +261,14 @@ def test_a_link_that_the_overlay_does_not_keep_is_no_place_for_a_mirror():
             break
         world.pass_ms(200)
     assert world.peers["h"].home.mirror != first
+
+
+def test_losses_long_ago_do_not_count():
+    world, first = mirrored_world()
+    for _ in range(5):
+        world.unlink("h", first)
+        world.pass_ms(STEADY_MS + 1_000)
+    assert world.peers["h"].home.mirror == first
 
 
 def test_who_leaves_dials_nobody():

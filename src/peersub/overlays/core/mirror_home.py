@@ -38,6 +38,8 @@ SUBSCRIPTIONS_PER_MESSAGE_MAX: Final = 8
 IDS_PER_MESSAGE_MAX: Final = 4_096
 LOSSES_MAX: Final = 3
 """How often the link to a mirror may be lost before a steadier one is looked for."""
+STEADY_MS: Final = 60_000
+"""A link that has lasted so long is steady: earlier losses are forgotten."""
 FORMER_MAX: Final = 1_024
 """Former mirrors that are remembered until they are told to forget."""
 
@@ -87,6 +89,7 @@ class HomeSide:
         self._unready: dict[str, int] = {}
         """Names that the overlay serves, and that wait for the mirror: until when."""
         self._lost_ms: int | None = None
+        self._linked_ms = 0
         self._losses = 0
         self._chosen_before: dict[str, None] = {}
         self._choose_from_ms = 0
@@ -161,6 +164,7 @@ class HomeSide:
         if node == self.mirror:
             # It may be another life of it, which knows nothing: all is asked for anew.
             self._lost_ms = None
+            self._linked_ms = now_ms
             self._mirrored.clear()
             self._ask_for_all()
         elif self.mirror is None and self._durables:
@@ -170,7 +174,8 @@ class HomeSide:
         """A link is gone."""
         if node == self.mirror and self._lost_ms is None:
             self._lost_ms = now_ms
-            self._losses += 1
+            is_steady = now_ms - self._linked_ms >= STEADY_MS
+            self._losses = 1 if is_steady else self._losses + 1
 
     def _is_linked(self, node: str | None) -> bool:
         return node is not None and node in self._linked()
@@ -186,9 +191,10 @@ class HomeSide:
         fresh = [node for node in candidates if node not in self._chosen_before]
         if not fresh:
             self._chosen_before.clear()
-        self._take(min(fresh or candidates, key=lambda node: draw(0, "mirror", self._me, node)))
+        chosen = min(fresh or candidates, key=lambda node: draw(0, "mirror", self._me, node))
+        self._take(chosen, now_ms)
 
-    def _take(self, node: str) -> None:
+    def _take(self, node: str, now_ms: int) -> None:
         """Have a mirror from now on, in place of the one before."""
         if self.mirror is not None:
             self._note_former(self.mirror, has_said_all=False)
@@ -196,6 +202,7 @@ class HomeSide:
         self._chosen_before[node] = None
         self.mirror = node
         self._lost_ms = None
+        self._linked_ms = now_ms
         self._losses = 0
         self._mirrored.clear()
         self._ask_for_all()
@@ -215,7 +222,7 @@ class HomeSide:
 
     # --- what mirrors say ----------------------------------------------------------------------
 
-    def on_offer(self, node: str, message: MirrorOffer) -> None:
+    def on_offer(self, node: str, message: MirrorOffer, now_ms: int) -> None:
         """A node has looked after subscriptions of this one."""
         unknown = [each for each in message.subscriptions if each.name not in self._durables]
         if unknown and message.epoch != self._epoch:
@@ -225,7 +232,7 @@ class HomeSide:
             if len(unknown) == len(message.subscriptions):
                 return
         if self.mirror is None:
-            self._take(node)
+            self._take(node, now_ms)
         elif node != self.mirror:
             self._note_former(node, has_said_all=False)
 

@@ -202,7 +202,7 @@ class MirrorPeer:
             case MirrorReleased(name, event_ids):
                 duties.on_released(node, name, event_ids)
             case MirrorOffer():
-                home.on_offer(node, message)
+                home.on_offer(node, message, now_ms)
             case MirrorReady(names):
                 home.on_ready(node, names, now_ms)
             case MirrorMisses():
