@@ -85,6 +85,7 @@ class Network:
         self.nodes: dict[str, LiveNode] = {}
         self._folder = folder
         self._mirrors = mirrors
+        self.overlay = "chord"
         self._addresses: dict[str, str] = {}
         self.published = 0
         self.open = 0
@@ -97,6 +98,7 @@ class Network:
             join=tuple(node.name for node in self.nodes.values()),
             data=self._folder / (data or name),
             mirrors=self._mirrors,
+            overlay=self.overlay,
         )
         node = LiveNode(settings)
         await node.start()

@@ -263,3 +263,23 @@ def test_a_node_that_is_alone_waits_for_no_mirror(tmp_path):
         assert consumer.got == Counter(published)
 
     run(tmp_path, story)
+
+
+@pytest.mark.parametrize("overlay", ["flood", "tree"])
+def test_where_nothing_is_promised_a_mirror_does_what_it_can(tmp_path, overlay):
+    """Best effort: what a mirror gets while the home is down."""
+
+    async def story(network: Network) -> None:
+        network.overlay = overlay
+        consumer = await begin(network)
+        first = network.mirror_of("h")
+        assert first is not None
+        await network.kill("h")
+        published = network.publish(first, 50, BEST_EFFORT)
+        await network.acknowledged()
+        consumer.attach(await network.start("h", data="empty"), "orders", WANTED)
+        await consumer.gets(50)
+        await nothing_retained(network)
+        assert consumer.got == Counter(published)
+
+    run(tmp_path, story)
