@@ -29,6 +29,7 @@ from peersub.overlays.core.causes import (
 from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
@@ -41,6 +42,8 @@ from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.mirrored_names import is_reserved
+from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
@@ -129,6 +132,7 @@ class LiveNode:
         self._waiting: dict[str, OnEnded | None] = {}
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
+        self._mirroring: Mirroring | None = None
         self._relieved: asyncio.Event | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -185,8 +189,12 @@ class LiveNode:
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
         self._durables = DurableSubscriptions(store, self._clock.now_ms, self.counters)
+        mirroring = self._mirroring = Mirroring(
+            self._driver, store, self._durables, self._clock.now_ms, settings.mirrors
+        )
         store.submit([NameNode(self._name)], lambda _: None)
-        self._driver.tell(Restored(store.restored_records()))
+        self._driver.tell(Restored((*store.restored_records(), *mirroring.records)))
+        mirroring.begin()
         await self._take_part()
         if self.takes_batches:
             # Loading the compiled index takes a second: not while neighbours wait for an answer.
@@ -229,12 +237,15 @@ class LiveNode:
             await self._warming
             self._warming = None
         if leave:
+            driver.tell(Leave(), MIRROR_SLOT)
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
             while transport.links and self._clock.now_ms() < deadline:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
+        if self._mirroring is not None:
+            self._mirroring.end()
         if self._durables is not None:
             self._durables.end(ENDED)
         await transport.close()
@@ -313,6 +324,8 @@ class LiveNode:
         driver = self._running()
         durables = self._durables
         assert durables is not None
+        if is_reserved(name):
+            raise SubscriptionRefusedError(f"the name {name!r} is one of those that mirrors use")
         if durable is not None and name not in self._sinks:
             is_known = name in durables
 
@@ -357,7 +370,8 @@ class LiveNode:
     def waiting_on(self, name: str) -> tuple[str, ...]:
         """The nodes that have not answered yet, of those that a subscription waits for."""
         ask = getattr(self._running().node.overlay, "waiting_on", None)
-        return () if ask is None else tuple(str(peer.node) for peer in ask(name))
+        waiting = () if ask is None else tuple(str(peer.node) for peer in ask(name))
+        return waiting or (self._mirroring.waiting_on(name) if self._mirroring else ())
 
     # --- certificates --------------------------------------------------------------------------
 
@@ -395,6 +409,7 @@ class LiveNode:
             "subscriptions": len(self._sinks),
             "publications_under_way": len(self._waiting),
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
+            "mirrors": self._mirroring.status() if self._mirroring else {},
             "store": self._store.status() if self._store is not None else {},
             "counters": self.counters.as_dict(),
         }
@@ -412,7 +427,7 @@ class LiveNode:
             else:
                 durable.append(name)
         if durable and self._durables is not None:
-            self._durables.take(effect, [name for name in durable if name in self._durables])
+            self._durables.take(effect, durable)
 
     def on_deliver_batch(self, effect: DeliverBatch) -> None:
         """Many events for subscriptions of this node."""
@@ -425,16 +440,15 @@ class LiveNode:
             else:
                 durable.append((name, rows))
         if durable and self._durables is not None:
-            known = [(name, rows) for name, rows in durable if name in self._durables]
-            self._durables.take_batch(effect, known)
+            self._durables.take_batch(effect, durable)
 
     def on_ready(self, subscription: str) -> None:
         """The overlay keeps its promise for the subscription."""
         sink = self._sinks.get(subscription)
         if sink is not None:
             sink.ready()
-        elif self._durables is not None and subscription in self._durables:
-            self._durables.ready(subscription)
+        elif self._mirroring is not None:
+            self._mirroring.on_ready(subscription)
 
     def on_published(self, event_id: str, failure: str | None) -> None:
         """A publication has ended."""

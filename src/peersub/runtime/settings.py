@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from peersub.overlays.core.link import LinkSettings
+from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
 from peersub.runtime.transport import TransportSettings
@@ -62,6 +63,7 @@ class NodeSettings:
     columns: bool = True
     """Whether to take events in columns, where the installation can."""
     links: LinkSettings = LIVE_LINKS
+    mirrors: MirrorSettings = field(default_factory=MirrorSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     join_timeout_ms: int = 30_000
     leave_timeout_ms: int = 5_000
