@@ -52,6 +52,8 @@ from peersub.runtime.transport import Transport
 __all__ = ["Driver", "Outside"]
 
 _PEERS_KEPT_MAX: Final = 65_536
+FAILURES_KEPT_MAX: Final = 64
+"""Nodes of which is remembered why they could not be reached."""
 
 
 class Outside(Protocol):
@@ -106,6 +108,8 @@ class Driver:
     ) -> None:
         self.node = node
         self.transport: Transport = None  # type: ignore[assignment]
+        self.failures: dict[str, str] = {}
+        """Why a node could not be reached when it was last tried."""
         self._outside = outside
         self._counters = counters
         self._now_ms = now_ms
@@ -131,6 +135,11 @@ class Driver:
             PublishFailed: lambda effect: outside.on_published(effect.event_id, effect.reason),
             Drop: self._drop,
         }
+
+    @property
+    def timer_count(self) -> int:
+        """Timers that are set."""
+        return len(self._timers)
 
     def tell(self, cause: Cause, slot: int = 0) -> None:
         """Something happens to the node."""
@@ -211,10 +220,14 @@ class Driver:
 
     def on_link_up(self, node: str) -> None:
         """There is a connection to the node."""
+        self.failures.pop(node, None)
         self.tell(PeerConnected(self._peer(node)))
 
     def on_link_failed(self, node: str, reason: str) -> None:
         """There is none to be had."""
+        if node not in self.failures and len(self.failures) >= FAILURES_KEPT_MAX:
+            del self.failures[next(iter(self.failures))]
+        self.failures[node] = reason
         self.tell(ConnectFailed(node, reason))
 
     def on_link_lost(self, node: str, reason: str) -> None:

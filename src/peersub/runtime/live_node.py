@@ -8,7 +8,7 @@ All methods are called on the loop that `start` ran on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -72,6 +72,12 @@ class StartError(RuntimeError):
 def _has_columns() -> bool:
     """Whether this installation can take events in columns."""
     return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
+
+
+def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
+    """Why a node could not join, by what is known of each that it asked."""
+    told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in contacts]
+    return f"no way into the network by {', '.join(told)}"
 
 
 ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
@@ -143,8 +149,14 @@ class LiveNode:
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
         # Who reads the trace wants to see each event.
-        features = (BATCHES_FEATURE,) if _has_columns() and self._observer is None else ()
-        node = Node(overlay, network=settings.network, settings=settings.links, features=features)
+        takes_batches = _has_columns() and self._observer is None
+        node = Node(
+            overlay,
+            network=settings.network,
+            settings=settings.links,
+            version=settings.protocol,
+            features=(BATCHES_FEATURE,) if takes_batches and settings.protocol >= (1, 1) else (),
+        )
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
@@ -173,13 +185,14 @@ class LiveNode:
         driver.tell(Join(contacts) if contacts else Start())
         deadline = self._clock.now_ms() + settings.join_timeout_ms
         while not driver.node.overlay.takes_part:
-            if self._clock.now_ms() > deadline:
+            # What differs between this node and all that it knows stays so: waiting is no use.
+            is_refused = bool(contacts) and all(
+                contact in driver.node.refusals for contact in contacts
+            )
+            if is_refused or self._clock.now_ms() > deadline:
+                reasons = {**driver.failures, **driver.node.refusals}
                 await self.stop(leave=False)
-                raise StartError(
-                    f"no way into the network by {', '.join(contacts)}: "
-                    f"are these nodes running, with the overlay {settings.overlay} "
-                    f"and the network {settings.network!r}?"
-                )
+                raise StartError(_no_way_in(contacts, reasons))
             await asyncio.sleep(0.01)
 
     async def stop(self, *, leave: bool = True) -> None:
@@ -309,9 +322,11 @@ class LiveNode:
             "network": self.settings.network,
             "overlay": {"name": self.settings.overlay, **described["overlay"]},
             "links": described["links"],
+            "refused": dict(driver.node.refusals),
             "connections": self._transport.status(),
             "subscriptions": len(self._sinks),
             "publications_under_way": len(self._waiting),
+            "timers": driver.timer_count,
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
             "store": self._store.status() if self._store is not None else {},
             "counters": self.counters.as_dict(),

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from peersub.overlays.core.link import LinkSettings
+from peersub.overlays.core.versions import PROTOCOL_VERSION
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
 from peersub.runtime.transport import TransportSettings
@@ -61,6 +62,8 @@ class NodeSettings:
     """Where the node keeps its word; without it, a restart forgets."""
     links: LinkSettings = LIVE_LINKS
     transport: TransportSettings = field(default_factory=TransportSettings)
+    protocol: tuple[int, int] = PROTOCOL_VERSION
+    """The version to speak: an earlier one of the same major number, without what came later."""
     join_timeout_ms: int = 30_000
     leave_timeout_ms: int = 5_000
 
