@@ -12,9 +12,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["Cluster", "WorkerProcess"]
+__all__ = ["Cluster", "NodeFailedError", "WorkerProcess"]
 
 LINE_BYTES_MAX = 16 * 1_024 * 1_024
+CONTACTS = 3
+"""Nodes that a joining one is told of."""
+
+
+class NodeFailedError(RuntimeError):
+    """A node did not start: the text is its own."""
 
 
 class WorkerProcess:
@@ -92,7 +98,7 @@ class Cluster:
 
         `prefix` is what the command begins with, to run it elsewhere.
         """
-        contacts = [worker.name for worker in self.living() if worker.name][:3]
+        contacts = [worker.name for worker in self.living() if worker.name][:CONTACTS]
         given = {"listen": listen, "join": contacts, **self._settings, **settings}
         process = await asyncio.create_subprocess_exec(
             *prefix,
@@ -117,8 +123,10 @@ class Cluster:
             line = json.loads(raw)
             if "started" in line:
                 started.set_result(line["started"])
+            elif "failed" in line:
+                started.set_exception(NodeFailedError(line["failed"]))
             else:
                 self._on_line(worker, line)
         worker.is_alive = False
         if not started.done():
-            started.set_exception(RuntimeError("a node ended before it had started"))
+            started.set_exception(NodeFailedError("the node ended before it had started"))
