@@ -6,6 +6,7 @@
 .PHONY: help setup spark demo test check fuzz bench format lock clean begin-again
 
 PYTHON ?= python3
+JOBS ?= 2
 BIN := .venv/bin
 
 # The environment is made again from nothing when it was left unfinished, lost its
@@ -22,8 +23,8 @@ spark: .venv/.spark ## Add Spark, and a Java for it, to ./.venv
 demo: .venv/.spark ## Run the main job, end to end, in process and on Spark
 	$(BIN)/peersub demo
 
-test: .venv/.spark ## Run all tests (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/.spark ## Run all tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 check: .venv/.base ## Check format, lint and types
 	$(BIN)/ruff format --check .

@@ -107,6 +107,17 @@ def test_a_market(run):
     assert summary["violations"] == 0
 
 
+def test_events_that_are_published_together(run):
+    words = ("simulate", "--overlay", "tree", "--nodes", 8, "--events-count", 12, "--json")
+    summary = summary_of(run(*words, "--batch-events", 5, "--set", "batch_share=0.5"))
+    assert summary["violations"] == 0 and summary["events"] == 12
+    assert summary["messages"]["by_kind"]["notify-batch"] > 0
+    assert summary["messages"]["data"] < summary["messages"]["per_event"] * 12
+    assert "--batch-events 5" in summary["replay"]
+    alone = summary_of(run(*words))
+    assert summary["delivered"] == alone["delivered"] and "notify-batch" not in str(alone)
+
+
 # --- the summary -------------------------------------------------------------------------------
 
 

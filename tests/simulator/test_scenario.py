@@ -21,6 +21,7 @@ from peersub.simulator.actions import (
     MendEdges,
     Partition,
     PublishEvent,
+    PublishEvents,
     RestartNode,
     SubscribeAt,
     TimedAction,
@@ -69,6 +70,9 @@ nodes = ["n1", "n2"]
 """
 
 
+PUBLISH_BATCH = (
+    "[[phases]]\nname = 'x'\n[[phases.actions]]\ndo = 'publish-batch'\nnode = 'n1'\nbatch = 'b'\n"
+)
 SUBSCRIBE = "[[phases]]\nname = 'x'\n[[phases.actions]]\ndo = 'subscribe'\nnode = 'n1'\n"
 
 
@@ -103,6 +107,9 @@ def test_a_scenario_file_says_what_it_says():
         ("start = 'cold'", "start is one of joined, converged, empty, not 'cold'"),
         ("through_wire = 1", "through_wire is true or false, not 1"),
         ("settings = 3", "settings is a table, not 3"),
+        ("batch_share = 1.5", "batch_share is a share from 0 to 1, not 1.5"),
+        (f"{PUBLISH_BATCH}events = 3", r"phases\[0\].actions\[0\].events is a list of events"),
+        (f"{PUBLISH_BATCH}events = [{{event = 'b/0', x = 1}}]", r"events\[0\].x is not known"),
         ("[settings]\ndegrees = 3", "there is no setting 'degrees'; there are: degree"),
         ("[settings]\ndegree = 'x'", "degree is a whole number, not 'x'"),
         ("[network]\nloss = 1.5", "network: loss is a share from 0 up to below 1, got 1.5"),
@@ -182,6 +189,7 @@ EVERY_ACTION = [
     UnsubscribeAt("n1", "s1"),
     PublishEvent("n1", Event("e1", {"a": 1, "b": 1.5, "r": {"x y": "é\n"}, "t": [1, 2]})),
     PublishEvent("n1", Event("e2", {}, b"<story/>"), Delivery.AT_LEAST_ONCE),
+    PublishEvents("n1", "b", (Event("b/0", {"a": 1, "r": {"x": "é"}}), Event("b/1", {}, b"<p/>"))),
     Partition((("n1", "n2"), ("n3",))),
     Heal(),
     BreakEdges((("n1", "n2"),)),

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 
+from overlays.core.batch_rows import batch_of
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import Publish, Received, Subscribe, Timer, TimerFired
 from peersub.overlays.core.effects import Connect, Deliver, Drop, Persist, Send, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.overlays.core.records import EventStored
-from peersub.overlays.routing.messages import Entry, FilterUpdate, Notify
+from peersub.overlays.core.records import BatchStored, EventStored
+from peersub.overlays.routing.messages import Entry, FilterUpdate, Notify, NotifyBatch
 from peersub.trace.schema import (
     ROWS_SHOWN_MAX,
     TEXT_SHOWN_MAX,
@@ -124,6 +126,27 @@ def test_a_stored_event_is_its_identifier():
         "delivery": "at_least_once",
         "subscriptions": ["s1"],
         "at_ms": 9,
+        "hops": 2,
+    }
+
+
+def test_a_batch_is_its_name_and_all_numbers():
+    whole = batch_of([{"a": 1}] * 40, delivery=Delivery.AT_LEAST_ONCE)
+    part = whole.part(np.array([3, *range(20, 40)]))
+    about = {"batch_id": "b", "numbers": [3, *range(20, 40)], "delivery": "at_least_once"}
+    assert plain_form(NotifyBatch(part, (3, 9), 2, 5)) == {
+        "kind": "notify-batch",
+        **about,
+        "scope": [3, 9],
+        "hops": 2,
+        "delegation": 5,
+    }
+    record = plain_form(Persist(7, BatchStored(part, (("s1", (3, 20)),), 40, 2)))["record"]
+    assert record == {
+        "kind": "batch-stored",
+        **about,
+        "wanted": [["s1", [3, 20]]],
+        "at_ms": 40,
         "hops": 2,
     }
 

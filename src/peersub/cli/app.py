@@ -195,6 +195,10 @@ def simulate(
     every: Annotated[
         int | None, typer.Option(min=0, metavar="MS", help="Pause between events; default: 20.")
     ] = None,
+    batch_events: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="COUNT", help="Events published together; default: 1."),
+    ] = None,
     workload: Annotated[
         str | None,
         typer.Option(
@@ -281,6 +285,7 @@ def simulate(
             subscriptions_count=subscriptions_count,
             events_count=events_count,
             every_ms=every,
+            batch_events=batch_events,
             workload=workload,
             strategy=strategy,
             delivery=delivery,

@@ -25,7 +25,7 @@ would want nearly every event on behalf of others."""
 CHURN_MS_MIN: Final = 10_000
 LEAVE_EVERY_MS: Final = 500
 BEST_EFFORT, AT_LEAST_ONCE = "best_effort", "at_least_once"
-_OF_SCENARIO: Final = ("join_every_ms", "settle_ms", "quiet_limit_ms", "steps_max")
+_OF_SCENARIO: Final = ("batch_share", "join_every_ms", "settle_ms", "quiet_limit_ms", "steps_max")
 _OF_WORKLOAD: Final = ("values", "xpath_share", "share_matched", "skew")
 
 
@@ -42,6 +42,7 @@ class SimulateOptions:
     subscriptions_count: int | None = None
     events_count: int | None = None
     every_ms: int | None = None
+    batch_events: int | None = None
     workload: str | None = None
     strategy: str | None = None
     delivery: str | None = None
@@ -158,6 +159,8 @@ def _scenario_of_options(options: SimulateOptions, content: ListedContent | None
     if count is None:
         count = nodes if content is None else len(content.subscriptions)
     drawn = options.workload or ("small" if nodes <= SMALL_NODES_MAX else "symbols")
+    if options.batch_events is not None:
+        given.scenario.setdefault("batch_share", 1.0)
     workload: dict[str, Any] = {"kind": drawn, **given.workload}
     if content is not None:
         workload = {"kind": "given"}
@@ -248,7 +251,11 @@ def _phases(
 
     def publishing(number: int, delivery: str = delivery) -> PublishActivity:
         return PublishActivity(
-            count=number, every_ms=every_ms, delivery=delivery, at_ms=min(every_ms, 100)
+            count=number,
+            every_ms=every_ms,
+            delivery=delivery,
+            at_ms=min(every_ms, 100),
+            batch_events=1 if options.batch_events is None else options.batch_events,
         )
 
     if options.leave is not None:

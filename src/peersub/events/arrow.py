@@ -302,8 +302,19 @@ def _values(array: pa.Array) -> list[Any]:
         return _values(array.storage)
     if pa.types.is_union(kind):
         return _alternatives(array)
-    values: list[Any] = array.to_pylist()
+    try:
+        values: list[Any] = array.to_pylist()
+    except ArithmeticError:
+        values = [_value_or_none(value) for value in array]
     return values
+
+
+def _value_or_none(value: pa.Scalar) -> Any:
+    """The value; None for dates, durations and decimals that Python does not know."""
+    try:
+        return value.as_py()
+    except ArithmeticError:
+        return None
 
 
 def _moments(array: pa.Array) -> list[Any]:

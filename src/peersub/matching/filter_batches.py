@@ -10,6 +10,7 @@ Filters are known by their number, which stays as long as the filter is in use.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -51,9 +52,8 @@ class Wanted:
         # The rows of one filter come in order: it is asked about them in order.
         order = np.argsort(filters, kind="stable")
         rows, filters = rows[order], filters[order]
-        begins = np.flatnonzero(np.diff(filters, prepend=-1))
-        ends = [*begins[1:].tolist(), len(rows)]
-        for begin, end in zip(begins.tolist(), ends, strict=True):
+        begins = np.flatnonzero(np.diff(filters, prepend=-1)).tolist()
+        for begin, end in pairwise([*begins, len(rows)]):
             yield int(filters[begin]), rows[begin:end]
 
     def rows_of(self, is_meant: np.ndarray) -> np.ndarray:

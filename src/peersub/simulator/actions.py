@@ -25,6 +25,7 @@ __all__ = [
     "MendEdges",
     "Partition",
     "PublishEvent",
+    "PublishEvents",
     "RestartNode",
     "Schedule",
     "SchedulePhase",
@@ -92,6 +93,19 @@ class PublishEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishEvents:
+    """A publisher on the node hands over events together, as a batch of this name.
+
+    The events are named as those of the batch: `BATCH/0` and so on.
+    """
+
+    node: str
+    batch: str
+    events: tuple[Event, ...]
+    delivery: Delivery = Delivery.BEST_EFFORT
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """Nodes of different groups cannot talk to each other; all others are one group more."""
 
@@ -131,6 +145,7 @@ Action: TypeAlias = (
     | SubscribeAt
     | UnsubscribeAt
     | PublishEvent
+    | PublishEvents
     | Partition
     | Heal
     | BreakEdges

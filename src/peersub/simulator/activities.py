@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from peersub.overlays.core.batch import BATCH_ROWS_MAX
 from peersub.overlays.settings import SettingsError
 from peersub.trace.schema import Disk
 
@@ -48,7 +49,10 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishActivity(Activity):
-    """Events are published, from nodes that are drawn, or from these."""
+    """Events are published, from nodes that are drawn, or from these.
+
+    So many of them, `batch_events`, are handed over together, at the time of the first.
+    """
 
     do: ClassVar[str] = "publish"
 
@@ -56,11 +60,15 @@ class PublishActivity(Activity):
     every_ms: int = 0
     delivery: str = "best_effort"
     nodes: tuple[str, ...] = ()
+    batch_events: int = 1
 
     def __post_init__(self) -> None:
         Activity.__post_init__(self)
         if self.delivery not in DELIVERIES:
             raise SettingsError(f"delivery is one of {', '.join(DELIVERIES)}, not {self.delivery}")
+        if not 1 <= self.batch_events <= BATCH_ROWS_MAX:
+            allowed = f"from 1 to {BATCH_ROWS_MAX:,}"
+            raise SettingsError(f"batch_events is {allowed}, not {self.batch_events}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,8 @@ from peersub.overlays.core.effects import (
     SubscriptionReady,
 )
 from peersub.overlays.core.messages import Message
-from peersub.overlays.core.publication import Delivery
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.simulator.batches import Batches
 from peersub.simulator.clock import Clock
 from peersub.simulator.counters import Counters
 from peersub.simulator.hosts import Driven, Host
@@ -100,6 +101,7 @@ class Simulation:
         self._progress = progress
         self._timers = 0
         self._under_way = 0
+        self._batches = Batches()
         self.network = Network(
             self._clock,
             self.settings,
@@ -195,6 +197,13 @@ class Simulation:
                 pass
         self._tell(host, cause)
 
+    def publish_batch(self, name: str, batch_id: str, publications: Sequence[Publication]) -> None:
+        """A publisher on a living node hands over events of one promise together."""
+        host = self.network.hosts[name]
+        if publications[0].delivery is Delivery.AT_LEAST_ONCE:
+            host.open_publications.update((each.id, None) for each in publications)
+        self.cause(name, self._batches.published(batch_id, publications))
+
     def leave(self, name: str) -> None:
         """The node takes leave, and is off once it has closed its links, or its time is up."""
         host = self.network.hosts[name]
@@ -285,7 +294,7 @@ class Simulation:
                     for one, two in ((host, other), (other, host)):
                         adopt = getattr(one.node, "adopt_link", None)
                         if adopt is not None:
-                            adopt(two.peer)
+                            adopt(two.peer, features=two.node.features)
         return made
 
     def give(self, name: str, subscriptions: Iterable[tuple[str, Any]]) -> None:
@@ -334,6 +343,9 @@ class Simulation:
             self.report_progress()
         now_ms = self._clock.now_ms
         effects = host.node.handle(cause, now_ms)
+        if self._batches:
+            cause = self._batches.cause_told(cause)
+            effects = self._batches.effects_told(effects)
         if self._observers:
             self._observe(Step(now_ms, host.name, cause, effects))
         carry_out = self._carry_out

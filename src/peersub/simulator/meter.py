@@ -3,8 +3,9 @@
 It observes steps and keeps totals by phase; of each event it keeps one bit per node that received
 it and one per node that wanted it. Definitions:
 
-* a *data message* carries an event that somebody published; all others are *control*, also
-  notifications by which an overlay tells its own peers something (`control-notify`);
+* a *data message* carries an event that somebody published, or many; all others are *control*,
+  also notifications by which an overlay tells its own peers something (`control-notify`);
+* a *copy* of an event is a message that carries it: one that carries many is a copy of each;
 * what a link carries counts as what it is: a repeated message counts again, a tunnelled one once
   for each link that it goes over;
 * a *receiver* of an event is a node, other than its publisher, that got a copy of it as its
@@ -119,7 +120,7 @@ class Meter:
         self._living: dict[int, None] = {}
         self._since_ms = 0
         self._events: dict[str, _Metered] = {}
-        self._carries: dict[type, bool] = {}
+        self._carries: dict[type, str] = {}
         self._kinds: dict[type, str] = {}
 
     # --- observing -----------------------------------------------------------------------------
@@ -182,11 +183,11 @@ class Meter:
                 if type(inner) is Tunnelled and inner.target != node:
                     is_target = False
                 inner = inner.message
-            if not self._is_carrier(type(inner)):
+            carried = self._carried(inner)
+            if not carried:
                 continue
-            event = self._events.get(inner.publication.id)
-            if event is not None:
-                self.received_events[number] += 1
+            self.received_events[number] += 1
+            for event in carried:
                 if is_target and number != event.publisher:
                     event.receivers.add(number)
 
@@ -212,12 +213,13 @@ class Meter:
             name = self._kinds.get(kind)
             if name is None:
                 name = self._kinds[kind] = message_kind(inner)
-            if self._is_carrier(kind):
-                event = self._events.get(inner.publication.id)
-                if event is None:
+            if self._carries_as(kind):
+                carried = self._carried(inner)
+                if not carried:
                     name = f"control-{name}"
                 else:
-                    event.copies += 1
+                    for event in carried:
+                        event.copies += 1
                     phase.data[name] = phase.data.get(name, 0) + 1
             sent[name] = sent.get(name, 0) + 1
 
@@ -232,12 +234,25 @@ class Meter:
 
     # --- small things --------------------------------------------------------------------------
 
-    def _is_carrier(self, kind: type) -> bool:
-        """Whether messages of this class bring an event."""
+    def _carries_as(self, kind: type) -> str:
+        """The field in which messages of this class bring events; empty if they do not."""
         carries = self._carries.get(kind)
         if carries is None:
-            carries = self._carries[kind] = hasattr(kind, "publication")
+            fields = [name for name in ("publication", "batch") if hasattr(kind, name)]
+            carries = self._carries[kind] = fields[0] if fields else ""
         return carries
+
+    def _carried(self, message: Any) -> list[_Metered]:
+        """The events that a message brings, if they are metered."""
+        match self._carries_as(type(message)):
+            case "":
+                return []
+            case "publication":
+                event = self._events.get(message.publication.id)
+                return [] if event is None else [event]
+            case _:
+                names = map(message.batch.event_id, range(len(message.batch)))
+                return [self._events[name] for name in names if name in self._events]
 
     def _number(self, node: str) -> int:
         number = self._numbers.get(node)

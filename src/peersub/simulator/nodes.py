@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,7 @@ from peersub.overlays.chord.settings import PLACEMENTS, ChordSettings
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
+from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import SettingsError, settings_from, with_sample
 from peersub.simulator import actions as do
@@ -54,9 +56,16 @@ def node_maker(
         own = replace(settings, key=keys[name]) if name in keys else settings
         overlay = kind.make(PeerId(name, incarnation), seed, own)
         _share_strategy(overlay, shared)
-        return Node(overlay, network=NETWORK, settings=links)
+        features = (BATCHES_FEATURE,) if _takes_batches(scenario, name, incarnation) else ()
+        return Node(overlay, network=NETWORK, settings=links, features=features)
 
     return make
+
+
+def _takes_batches(scenario: Scenario, name: str, incarnation: int) -> bool:
+    share = scenario.batch_share
+    drawn = Random(f"{scenario.seed}/batches/{name}/{incarnation}").random() if share else 1.0
+    return drawn < share
 
 
 def _share_strategy(overlay: Any, shared: list[Any]) -> None:
@@ -105,7 +114,7 @@ def _wanted_at_first(schedule: do.Schedule) -> dict[str, list[Filter]]:
     wanted = {node: [its for _, its in given] for node, given in schedule.given}
     for phase in schedule.phases:
         actions = [timed.action for timed in phase.actions]
-        if any(isinstance(action, do.PublishEvent) for action in actions):
+        if any(isinstance(action, do.PublishEvent | do.PublishEvents) for action in actions):
             break
         for action in actions:
             if isinstance(action, do.JoinNode):

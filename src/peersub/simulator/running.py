@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from peersub.events.envelope import Event
 from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, Unsubscribe
-from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.registry import overlay_kind
 from peersub.simulator import actions as do
 from peersub.simulator.content import Content, content_for
@@ -308,6 +309,9 @@ class Run:
             case do.PublishEvent(node, event, delivery):
                 if self._takes_part(node):
                     simulation.cause(node, Publish((Publication.of(event, delivery),)))
+            case do.PublishEvents(node, batch, events, delivery):
+                if self._takes_part(node):
+                    self._publish_together(node, batch, events, delivery)
             case do.SubscribeAt(node, subscription, wanted):
                 if self._takes_part(node):
                     simulation.cause(node, Subscribe(subscription, wanted))
@@ -329,6 +333,16 @@ class Run:
                     simulation.restart(node, self._reachable(node, contacts), disk)
             case _:
                 self._act_on_network(action)
+
+    def _publish_together(
+        self, node: str, batch: str, events: Sequence[Event], delivery: Delivery
+    ) -> None:
+        """As a batch, or one by one where the node has no place in the network yet."""
+        publications = tuple(Publication.of(event, delivery) for event in events)
+        if self.simulation.hosts[node].overlay.takes_part:
+            self.simulation.publish_batch(node, batch, publications)
+        else:
+            self.simulation.cause(node, Publish(publications))
 
     def _goes_on_without(self, nodes: Sequence[str]) -> bool:
         """Whether a network is left when these go: nodes on their way in or out are none."""

@@ -46,6 +46,7 @@ from peersub.simulator.actions import (
     MendEdges,
     Partition,
     PublishEvent,
+    PublishEvents,
     RestartNode,
     SubscribeAt,
     TimedAction,
@@ -70,6 +71,7 @@ ACTIONS: dict[str, type] = {
     "subscribe": SubscribeAt,
     "unsubscribe": UnsubscribeAt,
     "publish": PublishEvent,
+    "publish-batch": PublishEvents,
     "partition": Partition,
     "heal": Heal,
     "break-edges": BreakEdges,
@@ -178,6 +180,8 @@ def _timed_action(item: Any, place: str) -> TimedAction:
         rest["filter"] = _filter(rest, place)
     elif kind is PublishEvent:
         rest["event"] = _event(rest, place)
+    elif kind is PublishEvents:
+        rest["events"] = _events(rest, place)
     return TimedAction(at_ms, _read(kind, rest, place))
 
 
@@ -212,6 +216,20 @@ def _event(rest: dict[str, Any], place: str) -> Event:
         raise SettingsError(f"{place}: {error}") from None
 
 
+def _events(rest: dict[str, Any], place: str) -> tuple[Event, ...]:
+    listed = rest.pop("events", None)
+    if not isinstance(listed, list) or not listed:
+        raise SettingsError(f"{_at(place, 'events')} is a list of events")
+    events: list[Event] = []
+    for number, item in enumerate(listed):
+        where = f"{_at(place, 'events')}[{number}]"
+        form = dict(_table(item, where))
+        events.append(_event(form, where))
+        if form:
+            raise SettingsError(f"{_at(where, next(iter(form)))} is not known")
+    return tuple(events)
+
+
 def _as_is(item: Any, place: str) -> Any:
     return item
 
@@ -239,6 +257,7 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {
     TimedAction: _timed_action,
     Filter: _as_is,
     Event: _as_is,
+    tuple[Event, ...]: _as_is,
     Delivery: _delivery,
     Disk: _disk,
 }
@@ -288,14 +307,21 @@ def _action_table(timed: TimedAction) -> dict[str, Any]:
         if isinstance(value, Filter):
             table["xpath" if value.language == "xpath" else "filter"] = value.text
         elif isinstance(value, Event):
-            table["event"] = value.id
-            table["attributes"] = Inline(_without_missing(plain_attributes(value.attributes)))
-            if value.body is not None:
-                table["body"] = value.body.decode("utf-8", "surrogatepass")
+            table |= _event_table(value)
+        elif name == "events":
+            table[name] = [Inline(_event_table(event)) for event in value]
         elif isinstance(value, Delivery):
             table[name] = value.name.lower()
         else:
             table[name] = str(value) if isinstance(value, Disk) else value
+    return table
+
+
+def _event_table(event: Event) -> dict[str, Any]:
+    attributes = Inline(_without_missing(plain_attributes(event.attributes)))
+    table: dict[str, Any] = {"event": event.id, "attributes": attributes}
+    if event.body is not None:
+        table["body"] = event.body.decode("utf-8", "surrogatepass")
     return table
 
 

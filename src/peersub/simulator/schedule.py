@@ -12,6 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
+from peersub.events.envelope import Event
+from peersub.overlays.core.batch import event_id_of
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.core.publication import Delivery
 from peersub.simulator import actions as do
@@ -224,18 +226,28 @@ class _Planner:
         name = self._random.choice(present)
         return do.UnsubscribeAt(self._homes.pop(name), name)
 
-    def _publish(self, step: asked.PublishActivity) -> do.Action | None:
+    def _publish(self, step: asked.PublishActivity, count: int) -> do.Action | None:
         nodes = [n for n in step.nodes if n in self._living] if step.nodes else list(self._living)
         if not nodes:
             return None
-        event = self._content.event(self._events)
-        self._events += 1
+        first = self._events
+        self._events += count
         delivery = Delivery.BEST_EFFORT
         if step.delivery == "at_least_once" or (
             step.delivery == "mixed" and self._random.random() < 0.5
         ):
             delivery = Delivery.AT_LEAST_ONCE
-        return do.PublishEvent(self._random.choice(nodes), event, delivery)
+        node = self._random.choice(nodes)
+        if step.batch_events == 1:
+            return do.PublishEvent(node, self._content.event(first), delivery)
+        batch = f"batch-{first}"
+        return do.PublishEvents(node, batch, tuple(self._named(batch, first, count)), delivery)
+
+    def _named(self, batch: str, first: int, count: int) -> Iterator[Event]:
+        """Events of the content under the names that they have in a batch."""
+        for number in range(count):
+            event = self._content.event(first + number)
+            yield Event(event_id_of(batch, number), event.attributes, event.body)
 
     def _partition(self, step: asked.PartitionActivity) -> do.Action | None:
         groups = step.groups
@@ -269,8 +281,9 @@ class _Planner:
     # --- plans: the moments of an activity -------------------------------------------------------
 
     def _plan_publish(self, step: asked.PublishActivity) -> Iterator[tuple[int, _Draw]]:
-        for number in range(step.count):
-            yield step.at_ms + number * step.every_ms, lambda: self._publish(step)
+        for number in range(0, step.count, step.batch_events):
+            together = min(step.batch_events, step.count - number)
+            yield step.at_ms + number * step.every_ms, partial(self._publish, step, together)
 
     def _plan_subscribe(self, step: asked.SubscribeActivity) -> Iterator[tuple[int, _Draw]]:
         for number in range(step.count):

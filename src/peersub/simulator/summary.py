@@ -210,7 +210,7 @@ def _messages(meter: Meter, counts: DeliveryCounts, totals: EventTotals) -> dict
     by_kind = _added(phase.sent for phase in meter.phases.values())
     return {
         "total": sum(by_kind.values()),
-        "data": totals.copies,
+        "data": sum(sum(phase.data.values()) for phase in meter.phases.values()),
         "by_kind": dict(sorted(by_kind.items())),
         "per_event": _share(totals.copies, totals.events),
         "per_delivery": _share(totals.copies, counts.delivered),

@@ -8,7 +8,7 @@ and each scenario ends mended: partitions heal, edges mend, and the network gets
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from peersub.overlays.registry import OVERLAYS, overlay_kind
@@ -17,7 +17,10 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 
-__all__ = ["NODES_DRAWN_MAX", "swarm_scenario"]
+__all__ = ["BATCHES_FROM", "NODES_DRAWN_MAX", "swarm_scenario"]
+
+BATCHES_FROM = 1_000_000
+"""Seeds from here on publish batches: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -77,7 +80,26 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
     """
     random = Random(f"swarm/{seed}")
     drawn = random.choices(list(_TRAITS), [traits.weight for traits in _TRAITS.values()])[0]
-    return _Drawing(random, seed, overlay or drawn).scenario()
+    scenario = _Drawing(random, seed, overlay or drawn).scenario()
+    return scenario if seed < BATCHES_FROM else _with_batches(scenario)
+
+
+def _with_batches(scenario: Scenario) -> Scenario:
+    """The same, with events that are published together, and nodes that do not know of that."""
+    random = Random(f"swarm/{scenario.seed}/batches")
+
+    def together(step: asked.Activity) -> asked.Activity:
+        if not isinstance(step, asked.PublishActivity):
+            return step
+        count = step.count * random.choice((1, 1, 4))
+        return replace(step, count=count, batch_events=random.choice((1, 2, 5, 20, 60)))
+
+    phases = tuple(
+        replace(phase, steps=tuple(together(step) for step in phase.steps))
+        for phase in scenario.phases
+    )
+    share = random.choice((0.0, 0.3, 0.7, 0.9, 1.0, 1.0))
+    return replace(scenario, phases=phases, batch_share=share)
 
 
 class _Drawing:

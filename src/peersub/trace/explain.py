@@ -182,11 +182,18 @@ def _take_messages(story: _Story, form: Mapping[str, Any], event_id: str) -> Non
 
 
 def _carrying(messages: Iterable[Any], event_id: str) -> Iterator[Mapping[str, Any]]:
-    """The messages that bring the event: those with its identifier and a count of hops."""
+    """The messages that bring the event: those with its identifier and a count of hops.
+
+    One with many events names their batch, and the numbers of the events in it.
+    """
+    batch_id, _, number = event_id.rpartition("/")
     for message in messages:
         if not isinstance(message, Mapping):
             continue
-        if message.get("event_id") == event_id and "hops" in message:
+        if "hops" in message and (
+            message.get("event_id") == event_id
+            or (message.get("batch_id") == batch_id and number in map(str, message["numbers"]))
+        ):
             yield message
         inside = message.get("message")
         if isinstance(inside, Mapping):

@@ -285,6 +285,8 @@ def _form_for(kind: type, value: Any) -> Callable[[Any], Any]:
         return _short_filter
     if hasattr(kind, "delivery") and hasattr(kind, "attributes") and hasattr(kind, "event"):
         return _publication
+    if hasattr(kind, "delivery") and hasattr(kind, "numbers"):
+        return _batch
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         # A peer is known by one word; its class says which.
         return str if kind._fields == ("node", "incarnation", "slot") else _named_tuple
@@ -325,6 +327,14 @@ def _publication(publication: Any) -> dict[str, Any]:
     return form
 
 
+def _batch(batch: Any) -> dict[str, Any]:
+    """All numbers: they say which events there are."""
+    form: dict[str, Any] = {"batch_id": batch.id, "numbers": batch.numbers.tolist()}
+    if batch.delivery:
+        form["delivery"] = batch.delivery.name.lower()
+    return form
+
+
 def _named_tuple(value: Any) -> dict[str, Any]:
     defaults = type(value)._field_defaults
     return {
@@ -350,7 +360,7 @@ def _short_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _dataclass_form(kind: type) -> Callable[[Any], Any]:
-    """The kind, then the fields that differ from their default; a publication lends its own."""
+    """The kind, then the fields that differ from their default; publications lend their own."""
     name = kind_name(kind)
     plan = []
     for each in fields(kind):
@@ -366,7 +376,7 @@ def _dataclass_form(kind: type) -> Callable[[Any], Any]:
             item = getattr(value, field_name)
             if default is not MISSING and item == default:
                 continue
-            if field_name == "publication":
+            if field_name in ("publication", "batch"):
                 shown.update(plain_form(item))
             else:
                 shown[field_name] = form_of(item)

@@ -1,7 +1,13 @@
 """A home: matching here, once for each event, and what a crash leaves behind."""
 
+from collections.abc import Callable
+
+import numpy as np
+
+from overlays.core.batch_rows import batch_of
 from peersub.filters import Filter
-from peersub.overlays.core.effects import Deliver, Effect, Persist
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
 from peersub.overlays.core.home import MATCHER_FROM, Home, HomeSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import EventHandedOver, EventSeen, EventStored
@@ -138,3 +144,75 @@ def test_a_best_effort_event_is_seen_once_within_the_horizon():
     assert not driver.home.see("e", 100)
     assert driver.home.see("f", 101)
     assert driver.home.see("e", 102)
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+def _store(driver: _Driver, batch: Batch, then: Callable[[], None], *, name: str = "s") -> bool:
+    """Take all of a batch home, for a subscription that wants all of it."""
+    return driver.home.store_batch(batch, ((name, np.arange(len(batch))),), 1, 0, then)
+
+
+def _batch(*numbers: int) -> Batch:
+    whole = batch_of([{"a": 1} for _ in range(6)], delivery=Delivery.AT_LEAST_ONCE)
+    return whole.part(np.array(numbers))
+
+
+def _handed_over(driver: _Driver) -> list[str]:
+    """The events that were handed over, each for one subscription, in order."""
+    ids: list[str] = []
+    for effect in driver.effects:
+        if isinstance(effect, DeliverBatch):
+            ids += [effect.batch.event_id(row) for _, rows in effect.wanted for row in rows]
+        elif isinstance(effect, Deliver):
+            ids += [effect.publication.id for _ in effect.subscriptions]
+    return ids
+
+
+def test_who_brings_an_event_alone_that_is_being_stored_in_a_batch_waits_for_it():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    driver.sync()
+    told: list[str] = []
+    assert _store(driver, _batch(1, 3), lambda: told.append("batch"))
+    assert driver.home.store(_event("b/3", a=1), 2, 0, lambda: told.append("alone"))
+    assert told == [] and _handed_over(driver) == []
+    driver.sync()
+    assert told == ["batch", "alone"] and _handed_over(driver) == ["b/1", "b/3"]
+    assert not driver.home.store(_event("b/3", a=1), 2, 0, lambda: told.append("late"))
+
+
+def test_who_brings_a_batch_of_which_one_event_is_being_stored_alone_waits_for_it():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    driver.sync()
+    told: list[str] = []
+    assert driver.home.store(_event("b/3", a=1), 2, 0, lambda: told.append("alone"))
+    assert _store(driver, _batch(3), lambda: told.append("one"))
+    assert _store(driver, _batch(2, 3), lambda: told.append("two"))
+    assert _store(driver, _batch(2, 3), lambda: told.append("repeated"))
+    assert told == []
+    driver.sync()
+    assert told == ["alone", "one", "two", "repeated"]
+    assert _handed_over(driver) == ["b/3", "b/2"]
+    assert not _store(driver, _batch(2, 3), lambda: told.append("late"))
+    assert _store(driver, _batch(2, 3, 4), lambda: told.append("more"))
+    driver.sync()
+    assert _handed_over(driver) == ["b/3", "b/2", "b/4"]
+
+
+def test_after_a_crash_the_events_of_a_stored_batch_are_handed_over_again_one_by_one():
+    driver = _Driver()
+    for name in ("s", "t"):
+        driver.home.subscribe(name, Filter("a = 1"))
+    driver.sync()
+    wanted = (("s", np.array([0, 1])), ("t", np.array([1])))
+    driver.home.store_batch(_batch(2, 5), wanted, 3, 0, lambda: None)
+    crashed, again = _Driver(), _Driver()
+    crashed.home.restore(driver.records, 0)
+    assert crashed.delivered == [("b/2", ("s",), True), ("b/5", ("s", "t"), True)]
+    assert not _store(crashed, _batch(2, 5), lambda: None)
+    driver.sync()
+    again.home.restore(driver.records, 0)
+    assert again.delivered == [] and not _store(again, _batch(2, 5), lambda: None)

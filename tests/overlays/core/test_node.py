@@ -572,3 +572,15 @@ def test_unexpected_causes_change_nothing():
     assert isinstance(drop, Drop)
     assert node.handle(Received(B, (Acknowledgement(1, 1, 1), Goodbye(1, 1))), 0) == []
     assert world.toys["a"].heard == []
+
+
+@BOTH
+def test_adopted_links_tell_the_overlay_what_the_other_side_offers(settings):
+    world = World(settings, "ab")
+    told: list[tuple[PeerId, tuple[str, ...]]] = []
+    world.toys["a"].peer_offers = lambda peer, features: told.append((peer, features))
+    world.nodes["a"].adopt_link(B, features=("batches",))
+    world.nodes["b"].adopt_link(A)
+    assert told == [(B, ("batches",))]
+    assert world.nodes["a"]._links.table["b"].features == ("batches",)
+    assert world.nodes["b"]._links.table["a"].features == world.nodes["b"].features

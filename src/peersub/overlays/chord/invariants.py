@@ -31,7 +31,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.control_filters import Intervals
-from peersub.overlays.routing.messages import Entry, Notify
+from peersub.overlays.routing.messages import Entry, Notify, NotifyBatch
 from peersub.overlays.routing.rows import ControlRows, Rows
 
 __all__ = ["check_partition", "check_quiet", "check_sample", "check_step"]
@@ -54,8 +54,9 @@ def check_step(peer: ChordPeer, cause: Cause, effects: Iterable[Effect]) -> list
                 given[publication.id] = [(peer.key, peer.settings.size)]
         case Received(_, messages):
             for message in map(unwrapped, messages):
-                if isinstance(message, Notify) and not message.delegation:
-                    given.setdefault(message.publication.id, []).append(_arc(message.scope))
+                if isinstance(message, Notify | NotifyBatch) and not message.delegation:
+                    for event_id in _event_ids(message):
+                        given.setdefault(event_id, []).append(_arc(message.scope))
         case _:
             pass
     complaints = check_partition(peer)
@@ -63,11 +64,19 @@ def check_step(peer: ChordPeer, cause: Cause, effects: Iterable[Effect]) -> list
     for effect in effects:
         if isinstance(effect, Send):
             for message in map(unwrapped, effect.messages):
-                if isinstance(message, Notify) and message.publication.id in given:
-                    handed.setdefault(message.publication.id, []).append(_arc(message.scope))
+                if isinstance(message, Notify | NotifyBatch):
+                    for event_id in _event_ids(message):
+                        if event_id in given:
+                            handed.setdefault(event_id, []).append(_arc(message.scope))
     for event_id, parts in handed.items():
         complaints += _check_split(peer, event_id, given[event_id], parts)
     return complaints
+
+
+def _event_ids(message: Notify | NotifyBatch) -> list[str]:
+    if isinstance(message, Notify):
+        return [message.publication.id]
+    return [message.batch.event_id(row) for row in range(len(message.batch))]
 
 
 def check_partition(peer: ChordPeer) -> list[str]:

@@ -233,6 +233,10 @@ class ChordPeer:
         """Changes whenever the state does, and until a change has been followed up everywhere."""
         return self.describe(), self.stabilising.rounds_to_go
 
+    def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
+        """What a node offers to which a link is set up from outside."""
+        self.engine.peer_offers(peer, features)
+
     def install(self, key: int, members: Iterable[RingMember], horizon: int) -> None:
         """Be a member at this key that has these links: a state that is set (`converged`).
 

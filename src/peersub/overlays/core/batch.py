@@ -100,7 +100,7 @@ class Batch:
         """All rows of a table, as published.
 
         Raises:
-            ValueError: there are too many, or the name is too long.
+            ValueError: there are too many, the name is too long, or two columns have one name.
         """
         import numpy as np
 
@@ -108,6 +108,7 @@ class Batch:
             raise ValueError(f"a batch has at most {BATCH_ROWS_MAX:,} events")
         if not 0 < len(batch_id.encode()) <= BATCH_ID_BYTES_MAX:
             raise ValueError(f"the name of a batch has 1 to {BATCH_ID_BYTES_MAX} bytes")
+        _check_columns(table, bodies)
         numbers = np.arange(table.num_rows, dtype=np.uint32)
         return cls(batch_id, numbers, table.num_rows, delivery=delivery, table=table, bodies=bodies)
 
@@ -159,11 +160,13 @@ class Batch:
             raise ValueError(f"a batch that cannot be read: {error}") from None
         if table.num_rows != len(numbers):
             raise ValueError("a batch has other rows than numbers")
-        if table.schema.metadata and _BODY in table.schema.metadata:
+        bodies = None
+        if table.num_columns and _BODY in (table.schema.metadata or {}):
             column = table.column(table.num_columns - 1).combine_chunks()
-            self._bodies = column if isinstance(column, pa.Array) else pa.concat_arrays(column)
+            bodies = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
             table = table.remove_column(table.num_columns - 1)
-        self._table = table
+        _check_columns(table, bodies)
+        self._table, self._bodies = table, bodies
 
     @property
     def packed(self) -> bytes:
@@ -171,9 +174,12 @@ class Batch:
         if self._packed is None:
             import pyarrow as pa
 
-            table = self.table
-            if self._bodies is not None:
-                table = table.append_column("", self._bodies)
+            table, bodies = self.table, self._bodies
+            if bodies is None and not table.num_columns:
+                # Without a column nothing would say how many events there are.
+                bodies = pa.nulls(len(self), pa.binary())
+            if bodies is not None:
+                table = table.append_column("", bodies)
                 table = table.replace_schema_metadata({_BODY: b"1"})
             else:
                 table = table.replace_schema_metadata(None)
@@ -189,7 +195,8 @@ class Batch:
         """The events at these places of this batch, which rise."""
         if len(rows) == len(self.numbers):
             return self
-        table = self.table.take(rows)
+        # Of a table without columns Arrow takes no rows.
+        table = self.table.take(rows) if self.table.num_columns else self.table.slice(0, len(rows))
         bodies = None if self._bodies is None else self._bodies.take(rows)
         return Batch(
             self.id,
@@ -228,3 +235,38 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self.id!r}, {len(self)} of {self.total}, {self.delivery.name})"
+
+
+def _check_columns(table: pa.Table, bodies: pa.Array | None) -> None:
+    """Whether events can be made of the columns, and filters be asked about them.
+
+    Raises:
+        ValueError: a name is no Unicode or not the only one, a column is of a kind that Arrow takes
+            no parts of, or the bodies are no bytes.
+    """
+    import pyarrow as pa
+
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError("a batch has two columns of one name")
+    for column_type in table.schema.types:
+        _check_type(column_type)
+    if bodies is None:
+        return
+    if not (pa.types.is_binary(bodies.type) or pa.types.is_large_binary(bodies.type)):
+        raise ValueError(f"the bodies of a batch are bytes, not {bodies.type}")
+    if len(bodies) != table.num_rows:
+        raise ValueError("a batch has other bodies than events")
+
+
+def _check_type(kind: pa.DataType) -> None:
+    """Read all names within a type, and look for kinds that cannot be taken apart."""
+    import pyarrow as pa
+
+    types = pa.types
+    for is_kind in (types.is_string_view, types.is_binary_view, types.is_run_end_encoded):
+        if is_kind(kind):
+            raise ValueError(f"a batch has no columns of {kind}: cast them to a plain type")
+    for place in range(kind.num_fields):
+        field = kind.field(place)
+        _ = field.name  # a ValueError where it is no Unicode
+        _check_type(field.type)

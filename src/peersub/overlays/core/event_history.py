@@ -1,8 +1,9 @@
 """Which events were seen before: single ones by name, those of batches by batch and number.
 
-An event of a batch may also come alone, as `BATCH/NUMBER`: both ways lead to the same entry.
-Batches are remembered as a flag per event; all of a batch is forgotten together, when nothing of it
-has come for as long as the horizon, or when there are too many flags.
+An event of a batch may also come alone, as `BATCH/NUMBER`: both ways lead to the same entry. Events
+that came in a batch are remembered as a flag each, and those that came alone by their numbers: a
+name that only looks like one of a batch costs no more than any other. All of a batch is forgotten
+together, when nothing of it has come for as long as the horizon, or when there is too much.
 """
 
 from __future__ import annotations
@@ -22,30 +23,40 @@ BATCH_FLAGS_MAX: Final = 4 * 1_024 * 1_024
 """Flags of all batches together, a byte each."""
 
 
-class _Flags:
+class _Seen:
     """What was seen of one batch."""
 
-    __slots__ = ("at_ms", "flags")
+    __slots__ = ("alone", "at_ms", "flags")
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
         self.flags = bytearray()
+        self.alone: set[int] = set()
+        """Numbers beyond the flags."""
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self.flags[number]) if number < len(self.flags) else number in self.alone
 
 
 class EventHistory:
-    """Events that were seen; at most `size_max` single ones, none for longer than `horizon_ms`.
+    """Events that were seen, none for longer than `horizon_ms`.
+
+    At most `size_max` single ones, as many events of batches that came alone, and as many batches,
+    of `BATCH_FLAGS_MAX` events together.
 
     >>> history = EventHistory(size_max=100, horizon_ms=1_000)
     >>> history.add("e1", 0), history.add("e1", 1), history.add("b/3", 2), history.add("b/3", 3)
     (True, False, True, False)
     """
 
-    __slots__ = ("_batches", "_flags", "_horizon_ms", "_singles")
+    __slots__ = ("_alone", "_batches", "_flags", "_horizon_ms", "_singles", "_size_max")
 
     def __init__(self, size_max: int, horizon_ms: int) -> None:
         self._singles: History[str] = History(size_max, horizon_ms)
-        self._batches: OrderedDict[str, _Flags] = OrderedDict()
+        self._batches: OrderedDict[str, _Seen] = OrderedDict()
         self._flags = 0
+        self._alone = 0
+        self._size_max = size_max
         self._horizon_ms = horizon_ms
 
     def add(self, event_id: str, now_ms: int) -> bool:
@@ -54,10 +65,15 @@ class EventHistory:
         if place is None:
             return self._singles.add(event_id, now_ms)
         batch, number = place
-        flags = self._grown(batch, number + 1, now_ms)
-        if flags[number]:
+        seen = self._seen_now(batch, now_ms)
+        if number in seen:
             return False
-        flags[number] = 1
+        if number < len(seen.flags):
+            seen.flags[number] = 1
+        else:
+            seen.alone.add(number)
+            self._alone += 1
+            self.forget(now_ms)
         return True
 
     def add_batch(self, batch: Batch, now_ms: int) -> np.ndarray:
@@ -69,45 +85,49 @@ class EventHistory:
         flags[batch.numbers[new]] = 1
         return new
 
-    def discard_batch(self, batch: Batch) -> None:
-        """Forget the events of a batch."""
-        import numpy as np
-
-        known = self._batches.get(batch.id)
-        if known is not None and len(known.flags) >= batch.total:
-            np.frombuffer(known.flags, np.uint8)[batch.numbers] = 0
-
     def __contains__(self, event_id: str) -> bool:
         place = split_event_id(event_id)
         if place is None:
             return event_id in self._singles
-        known = self._batches.get(place[0])
-        return known is not None and place[1] < len(known.flags) and bool(known.flags[place[1]])
+        seen = self._batches.get(place[0])
+        return seen is not None and place[1] in seen
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what is older than the horizon."""
+        """Let go of what is older than the horizon, and of what is too much."""
         self._singles.forget(now_ms)
         oldest_ms = now_ms - self._horizon_ms
         batches = self._batches
         while batches and (
-            self._flags > BATCH_FLAGS_MAX or next(iter(batches.values())).at_ms < oldest_ms
+            next(iter(batches.values())).at_ms < oldest_ms
+            or self._flags > BATCH_FLAGS_MAX
+            or max(self._alone, len(batches)) > self._size_max
         ):
-            _, known = batches.popitem(last=False)
-            self._flags -= len(known.flags)
+            _, seen = batches.popitem(last=False)
+            self._flags -= len(seen.flags)
+            self._alone -= len(seen.alone)
+
+    def _seen_now(self, batch: str, now_ms: int) -> _Seen:
+        """What was seen of a batch, of which something comes now."""
+        seen = self._batches.get(batch)
+        if seen is None:
+            seen = self._batches[batch] = _Seen(now_ms)
+        else:
+            seen.at_ms = now_ms
+            self._batches.move_to_end(batch)
+        return seen
 
     def _grown(self, batch: str, size: int, now_ms: int) -> bytearray:
-        """The flags of a batch, of which something came now, with room for so many."""
+        """The flags of a batch, of which something comes now, at least so many."""
         assert size <= BATCH_ROWS_MAX
-        known = self._batches.get(batch)
-        if known is None:
-            known = self._batches[batch] = _Flags(now_ms)
-        else:
-            known.at_ms = now_ms
-            self._batches.move_to_end(batch)
-        missing = size - len(known.flags)
+        seen = self._seen_now(batch, now_ms)
+        missing = size - len(seen.flags)
         if missing > 0:
             # A view of the old flags may still be around: they are copied, not resized.
-            known.flags = known.flags + bytes(missing)
+            seen.flags = seen.flags + bytes(missing)
             self._flags += missing
+            for number in [number for number in seen.alone if number < size]:
+                seen.flags[number] = 1
+                seen.alone.remove(number)
+                self._alone -= 1
             self.forget(now_ms)
-        return known.flags
+        return seen.flags

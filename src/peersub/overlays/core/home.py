@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
-from peersub.overlays.core.batch import Batch, event_id_of
+from peersub.overlays.core.batch import Batch, event_id_of, split_event_id
 from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
 from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.publication import Publication
@@ -178,7 +178,10 @@ class Home:
             storing.waiting.append(then)
             return True
         if event_id in self._stored:
-            return False
+            waiting = self._waiting_for_batch(event_id)
+            if waiting is not None:
+                waiting.append(then)
+            return waiting is not None
         wanting = self.matching(publication)
         if not wanting:
             return False
@@ -187,6 +190,15 @@ class Home:
         record = EventStored(publication, wanting, now_ms, hops)
         self.persist(record, lambda: self._on_stored(event_id))
         return True
+
+    def _waiting_for_batch(self, event_id: str) -> list[Callable[[], None]] | None:
+        """Who waits for the batch that brings this event to disk; None if it is there."""
+        place = split_event_id(event_id) if self._storing_batches else None
+        if place is not None:
+            for storing in self._storing_batches:
+                if storing.batch.id == place[0] and place[1] in storing.batch.numbers:
+                    return storing.waiting
+        return None
 
     def _on_stored(self, event_id: str) -> None:
         storing = self._storing.pop(event_id)
@@ -225,15 +237,22 @@ class Home:
         if not wanted:
             return False
         part = batch.part(np.unique(np.concatenate([rows for _, rows in wanted])))
-        part = part.part(self._stored.add_batch(part, now_ms))
-        # What came before, by another way, may not be on disk yet.
-        waits = [each for each in self._storing_batches if each.batch.id == batch.id]
-        if len(part):
-            waits.append(self._begin_storing(part, batch, wanted, hops, now_ms))
+        new = part.part(self._stored.add_batch(part, now_ms))
+        waits = self._waiting_for_any(part) if len(new) < len(part) else []
+        if len(new):
+            waits.append(self._begin_storing(new, batch, wanted, hops, now_ms).waiting)
         countdown = _Countdown(len(waits), then)
-        for storing in waits:
-            storing.waiting.append(countdown.one_less)
+        for waiting in waits:
+            waiting.append(countdown.one_less)
         return bool(waits)
+
+    def _waiting_for_any(self, batch: Batch) -> list[list[Callable[[], None]]]:
+        """Who waits for events of the batch that came before, alone or in it, to be on disk."""
+        waits = [each.waiting for each in self._storing_batches if each.batch.id == batch.id]
+        if self._storing:
+            alone = map(self._storing.get, map(batch.event_id, range(len(batch))))
+            waits += [storing.waiting for storing in alone if storing is not None]
+        return waits
 
     def _begin_storing(
         self,

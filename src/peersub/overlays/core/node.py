@@ -90,7 +90,8 @@ class Node:
         self.network = network
         self.settings = settings or LinkSettings()
         self._version = version
-        self._features = (*((TUNNELS_FEATURE,) if self.settings.tunnels else ()), *features)
+        self.features = (*((TUNNELS_FEATURE,) if self.settings.tunnels else ()), *features)
+        """What HELLO offers."""
         shared = {
             **overlay.shared_settings(),
             "links.acknowledge": str(self.settings.acknowledge).lower(),
@@ -147,18 +148,27 @@ class Node:
             self._links.passive |= {slot}
         if feature:
             self._links.feature_of_slot[slot] = feature
-            self._features = (*self._features, feature)
+            self.features = (*self.features, feature)
         self._peers[slot] = overlay
         self._slots = tuple(self._peers)
 
-    def adopt_link(self, peer: PeerId, greeting: bytes = b"") -> None:
+    def adopt_link(
+        self, peer: PeerId, greeting: bytes = b"", features: tuple[str, ...] | None = None
+    ) -> None:
         """A link is up from the start, without HELLO; the overlay knows of it already.
 
         For networks that are set up in a state which joins would reach. Both ends must be told,
-        before anything else happens to the nodes.
+        before anything else happens to the nodes. What the node at the other end offers, by
+        default the same as this one, is all that the overlay is told of it.
         """
-        self._links.adopt(peer, self._features)
+        if features is None:
+            features = self.features
+        self._links.adopt(peer, features)
         self._links.table[peer.node].greeting = greeting
+        for overlay in self._peers.values():
+            peer_offers = getattr(overlay, "peer_offers", None)
+            if peer_offers is not None:
+                peer_offers(peer, features)
 
     # --- for people and checkers ---------------------------------------------------------------
 
@@ -276,7 +286,7 @@ class Node:
             epoch=link.epoch,
             network=self.network,
             version=self._version,
-            features=self._features,
+            features=self.features,
             overlay=self.overlay.name,
             settings_digest=self._digest,
             settings=self._shared,

@@ -74,7 +74,7 @@ class BatchRouting:
         """
         table = self._maintenance.table(peer)
         if table is None or table.wants_everything:
-            return batch
+            return batch if len(batch) else None
         assert self._filters is not None
         rows, reach = table.rows, self._maintenance.reach
         if reach is None:

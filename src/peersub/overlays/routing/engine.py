@@ -84,6 +84,7 @@ class RoutingSettings:
     replay_horizon_ms: int = 120_000
     """How long a publisher's acknowledged events are kept to be replayed after a split."""
     replay_events_max: int = 1_024
+    """So many of them, and at least what was published last."""
     replay_slice: int = 256
     """How many are under way again at once: a busy network replays slowly."""
     replay_pause_ms: int = 20
@@ -148,8 +149,7 @@ class RoutingEngine:
             case PublishBatch(batch):
                 self._publish_batch(batch, now_ms)
             case PeerConnected(peer, _, features):
-                if BATCHES_FEATURE in features:
-                    self._takes_batches[peer] = None
+                self.peer_offers(peer, features)
                 return False
             case PeerResumed(peer):
                 self.delegations.repeat(peer, now_ms)
@@ -230,11 +230,18 @@ class RoutingEngine:
         self._linked[peer] = None
         self.maintenance.peer_connected(peer)
 
+    def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
+        """What the node at the other end of a link named in HELLO."""
+        if BATCHES_FEATURE in features:
+            self._takes_batches[peer] = None
+        else:
+            self._takes_batches.pop(peer, None)
+
     def peer_gone(self, peer: PeerId) -> None:
         """The peer cannot be reached any more. The topology says next who takes its place."""
+        self._takes_batches.pop(peer, None)
         if self._linked.pop(peer, ...) is ...:
             return
-        self._takes_batches.pop(peer, None)
         self._out.forget(peer)
         self.maintenance.publisher_lost(peer)
         self.delegations.peer_gone(peer)
@@ -314,7 +321,7 @@ class RoutingEngine:
 
     def _publish_batch(self, batch: Batch, now_ms: int) -> None:
         scope = self._topology.whole()
-        if batch.delivery is Delivery.BEST_EFFORT:
+        if batch.delivery is Delivery.BEST_EFFORT or not len(batch):
             new = self.home.see_batch(batch, now_ms)
             if len(new):
                 self._route_batch(new, scope, 0, None)
@@ -526,7 +533,11 @@ class RoutingEngine:
     def _forget_replayable(self, now_ms: int) -> None:
         self._published.forget(now_ms)
         for event_id in list(self._replayable):
-            is_too_much = self._replayable_events > self.settings.replay_events_max
+            # What was published last is kept, also a batch of more events than that.
+            is_too_much = (
+                self._replayable_events > self.settings.replay_events_max
+                and len(self._replayable) > 1
+            )
             if event_id in self._published and not is_too_much:
                 break
             self._replayable_events -= _event_count(self._replayable.pop(event_id))

@@ -140,6 +140,10 @@ class TreePeer:
             **self.engine.describe(),
         }
 
+    def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
+        """What a node offers to which a link is set up from outside."""
+        self.engine.peer_offers(peer, features)
+
     def install(self, parent: TreePeer | None, children: Iterable[PeerId]) -> None:
         """Be at this place in the tree, the parent already being at its own."""
         self.parent = None if parent is None else parent.me

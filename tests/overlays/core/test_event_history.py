@@ -1,0 +1,111 @@
+"""The history of events: singles and batches lead to the same memory, and it is bounded."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peersub.overlays.core import event_history
+from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
+from peersub.overlays.core.event_history import EventHistory
+from strategies import examples
+
+TOTAL = 6
+NAMES = st.sampled_from(["e1", "e2", "b/x", "b", *(f"{b}/{n}" for b in "bc" for n in range(TOTAL))])
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 60),
+        NAMES | st.tuples(st.sampled_from("bc"), st.sets(st.integers(0, TOTAL - 1)).map(sorted)),
+    ),
+    max_size=30,
+)
+
+
+def part(name: str, numbers: list[int], total: int = TOTAL) -> Batch:
+    return Batch(name, np.array(numbers, np.uint32), total, packed=b"")
+
+
+class _Model:
+    """Each event by its name: since it came, or since anything of its batch did."""
+
+    def __init__(self, horizon_ms: int) -> None:
+        self.horizon_ms = horizon_ms
+        self.singles: dict[str, int] = {}
+        self.batches: dict[str, tuple[int, set[str]]] = {}
+
+    def forget(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self.horizon_ms
+        self.singles = {name: at for name, at in self.singles.items() if at >= oldest_ms}
+        self.batches = {name: kept for name, kept in self.batches.items() if kept[0] >= oldest_ms}
+
+    def add(self, name: str, now_ms: int) -> bool:
+        batch, _, number = name.rpartition("/")
+        if not number.isdigit() or not batch:
+            is_new = name not in self.singles
+            self.singles.setdefault(name, now_ms)
+            return is_new
+        seen = self.batches.get(batch, (0, set()))[1]
+        self.batches[batch] = (now_ms, seen | {name})
+        return name not in seen
+
+
+@examples(200)
+@given(STEPS)
+def test_it_is_what_a_dict_of_names_would_be(steps):
+    history, model = EventHistory(1_000, horizon_ms=100), _Model(100)
+    now_ms = 0
+    for later_ms, what in steps:
+        now_ms += later_ms
+        model.forget(now_ms)
+        history.forget(now_ms)
+        if isinstance(what, str):
+            assert history.add(what, now_ms) == model.add(what, now_ms)
+        else:
+            batch, numbers = what
+            new = history.add_batch(part(batch, numbers), now_ms)
+            expected = [at for at, n in enumerate(numbers) if model.add(f"{batch}/{n}", now_ms)]
+            if not numbers and batch in model.batches:
+                model.batches[batch] = (now_ms, model.batches[batch][1])
+            assert new.tolist() == expected
+        for name in ["e1", "e2", *(f"{b}/{n}" for b in "bc" for n in range(TOTAL))]:
+            known = name in model.singles or any(name in kept for _, kept in model.batches.values())
+            assert (name in history) == known
+
+
+def test_numbers_beyond_what_the_batch_said_are_remembered_too():
+    history = EventHistory(100, 1_000)
+    assert history.add("b/9", 0)
+    assert history.add_batch(part("b", [1, 2], 4), 0).tolist() == [0, 1]
+    assert not history.add("b/9", 0) and not history.add("b/2", 0) and history.add("b/3", 0)
+    assert history.add_batch(part("b", [3, 8, 9], 12), 0).tolist() == [1]
+
+
+def test_flags_of_a_batch_that_someone_still_looks_at_can_grow():
+    history = EventHistory(100, 1_000)
+    new = history.add_batch(part("b", [0, 1], 2), 0)
+    assert history.add_batch(part("b", [1, 5], 6), 0).tolist() == [1] and new.tolist() == [0, 1]
+
+
+def test_names_that_only_look_like_those_of_a_batch_cost_no_more_than_others():
+    history = EventHistory(size_max=1_000, horizon_ms=1_000)
+    names = [f"order-{number}/{BATCH_ROWS_MAX - 1}" for number in range(1_000)]
+    assert all(history.add(name, 0) for name in names)
+    assert not any(history.add(name, 0) for name in names)
+
+
+def test_the_oldest_goes_when_there_is_too_much(monkeypatch):
+    history = EventHistory(size_max=3, horizon_ms=1_000)
+    for number in range(4):
+        history.add(f"b{number}/7", 0)
+    assert [f"b{number}/7" in history for number in range(4)] == [False, True, True, True]
+    for number in range(4):
+        history.add_batch(part(f"c{number}", [0]), 0)
+    assert "b3/7" not in history and [f"c{n}/0" in history for n in range(4)] == [False] + 3 * [
+        True
+    ]
+    monkeypatch.setattr(event_history, "BATCH_FLAGS_MAX", 2 * TOTAL)
+    history.add_batch(part("d", [0]), 0)
+    assert [f"{name}/0" in history for name in ("c2", "c3", "d")] == [False, True, True]
+    # Events of one batch that come alone are bounded as well.
+    for number in range(5):
+        history.add(f"x/{number}", 0)
+    assert "x/0" not in history and "x/4" in history
