@@ -19,7 +19,7 @@ from peersub.wire import pack_attributes
 
 __all__ = ["LiveNetwork"]
 
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 30.0
 """How long to wait for something; a busy machine is slow, a network that failed is silent."""
 
 
@@ -43,6 +43,7 @@ class LiveNetwork:
         self.cluster = Cluster(self._on_line, dict(settings or {}))
         self._ready: dict[str, None] = {}
         self._statuses: dict[int, dict[str, Any]] = {}
+        self._died: list[str] = []
         self._something = asyncio.Event()
 
     async def __aenter__(self) -> LiveNetwork:
@@ -63,6 +64,8 @@ class LiveNetwork:
             self.begun_ms[event_id] = begun_ms
         if "ready" in line:
             self._ready[line["ready"]] = None
+        if "died" in line:
+            self._died.append(line["died"])
         if "status" in line:
             self._statuses[worker.number] = line["status"]
         self._something.set()
@@ -74,10 +77,13 @@ class LiveNetwork:
 
         Raises:
             TimeoutError: it did not come true.
+            RuntimeError: a process ended that nobody told to.
         """
         try:
             async with asyncio.timeout(patience_s):
                 while not holds():
+                    if self._died:
+                        raise RuntimeError(f"{', '.join(self._died)} died; waiting until {what}")
                     self._something.clear()
                     await self._something.wait()
         except TimeoutError:

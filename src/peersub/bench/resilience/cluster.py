@@ -10,7 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import peersub
 
 __all__ = ["Cluster", "NodeFailedError", "WorkerProcess"]
 
@@ -57,6 +60,13 @@ class WorkerProcess:
         """SIGCONT."""
         self.is_stopped = False
         self.signal(signal.SIGCONT)
+
+
+def _environment() -> dict[str, str]:
+    """Workers run the code that started them, wherever it was imported from."""
+    source = str(Path(peersub.__file__).parent.parent)
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 OnLine = Callable[[WorkerProcess, dict[str, Any]], None]
@@ -108,6 +118,7 @@ class Cluster:
             json.dumps(given),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=_environment(),
             limit=LINE_BYTES_MAX,
         )
         worker = WorkerProcess(len(self.workers), process)
@@ -127,6 +138,9 @@ class Cluster:
                 started.set_exception(NodeFailedError(line["failed"]))
             else:
                 self._on_line(worker, line)
-        worker.is_alive = False
         if not started.done():
+            worker.is_alive = False
             started.set_exception(NodeFailedError("the node ended before it had started"))
+        elif worker.is_alive:
+            worker.is_alive = False
+            self._on_line(worker, {"died": worker.name})
