@@ -56,6 +56,7 @@ ONLY_IN: dict[str, str] = {
     "numba": "matching.kernels",
     "py4j": "pipeline",
     "pyspark": "pipeline",
+    "sqlite3": "runtime.store",
 }
 
 # Modules within such a home that may not import the package all the same: what workers run must

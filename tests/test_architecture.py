@@ -106,6 +106,7 @@ def test_the_table_names_only_its_own_rows():
         ("bench.matching", "import pyspark"),
         ("pipeline.kernels.blocks", "from pyspark.sql import SparkSession"),
         ("matching.compiled", "from numba import njit"),
+        ("runtime.live_node", "import sqlite3"),
         ("matching.kernels_of_old", "import numba"),
         ("cli", "def lazily():\n    from pyspark.sql import SparkSession"),
         ("workloads.events", "import importlib\nimportlib.import_module('numba.core')"),

@@ -9,13 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from peersub.client.entrances import connect, join
     from peersub.events.envelope import Event
     from peersub.filters.errors import FilterError
     from peersub.filters.filter import Filter
     from peersub.filters.filter_set import FilterSet
     from peersub.matching.matcher import Matcher
 
-__all__ = ["Event", "Filter", "FilterError", "FilterSet", "Matcher", "__version__"]
+__all__ = [
+    "Event",
+    "Filter",
+    "FilterError",
+    "FilterSet",
+    "Matcher",
+    "__version__",
+    "connect",
+    "join",
+]
 __version__ = "0.1.0"
 
 _HOME = {
@@ -24,6 +34,8 @@ _HOME = {
     "FilterError": "peersub.filters.errors",
     "FilterSet": "peersub.filters.filter_set",
     "Matcher": "peersub.matching.matcher",
+    "connect": "peersub.client.entrances",
+    "join": "peersub.client.entrances",
 }
 
 

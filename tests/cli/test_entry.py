@@ -26,7 +26,7 @@ def test_version_and_help(run):
 @pytest.mark.parametrize(
     "arguments",
     [("demo",), ("match",), ("filter", "check"), ("filter", "explain"), ("filter", "covers"),
-     ("bench", "matching")],
+     ("bench", "matching"), ("node",), ("pub",), ("sub",), ("status",)],
 )  # fmt: skip
 def test_every_command_has_help(run, arguments):
     done = run(*arguments, "--help")

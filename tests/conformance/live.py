@@ -14,6 +14,7 @@ from peersub.overlays.core.publication import Publication
 
 T = TypeVar("T")
 BRIEFLY_S = 2.0
+NODES_WITH_COLUMNS = 2
 
 
 class LiveDriver(Network):
@@ -36,6 +37,8 @@ class LiveDriver(Network):
         return [node for node, worker in self._workers.items() if worker.is_alive]
 
     def join(self, **differences: Any) -> str:
+        # Some nodes take events in columns; for the others they are taken apart.
+        differences.setdefault("columns", len(self.members()) < NODES_WITH_COLUMNS)
         worker = self._run(self._network.start(**differences))
         self._workers.pop(worker.name, None)
         self._workers[worker.name] = worker

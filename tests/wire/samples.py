@@ -17,6 +17,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.tree import messages as tree
+from peersub.wire import client_messages as client
 
 PEER = PeerId("10.0.0.7:7001", 3, 0)
 MEMBERS = (chord.RingMember(2**63, PEER), chord.RingMember(5, PeerId("n8", 0, 2)))
@@ -121,6 +122,30 @@ MESSAGES: dict[str, Any] = {
     "link-unneeded": chord.LinkUnneeded(),
     "link-needed": chord.LinkNeeded(),
     "rings-meet": chord.RingsMeet("m1"),
+    "client-hello": client.ClientHello((1, 0), ("later",), "desk"),
+    "client-welcome": client.ClientWelcome("10.0.0.7:7001", (1, 0), "chord", "market", ("later",)),
+    "client-refused": client.ClientRefused("the network is full"),
+    "subscribe-wanted": client.SubscribeWanted(
+        *(7, CHEAP, "cheap", "orders", "earliest", client.Overflow.END, 500, 64)
+    ),
+    "subscribe-wanted-short": client.SubscribeWanted(8, LEDE),
+    "subscription-state": client.SubscriptionState(
+        7, client.SubscriptionPhase.PENDING, "narrowed", ("n1", "n2"), 3
+    ),
+    "state-wanted": client.StateWanted(7),
+    "unsubscribe-wanted": client.UnsubscribeWanted(7, True),
+    "delivered": client.Delivered(TRADE, (7, 300), 2),
+    "delivered-durable": client.Delivered(STORY, (7, 8), 2, (2**40, None)),
+    "delivered-batch": client.DeliveredBatch(TRADES, ((7, bytes(4)), (8, b"\1\0\0\0")), 2),
+    "acknowledged": client.Acknowledged(7, 2**40),
+    "credit": client.Credit(7, 512),
+    "publish-wanted": client.PublishWanted(STORY, 12),
+    "publish-batch-wanted": client.PublishBatchWanted(TRADES, 13),
+    "publish-ended": client.PublishEnded((12, 13), ((14, "no promise"),)),
+    "revocation-told": client.RevocationTold(7, b'{"serial": "1f"}'),
+    "answered": client.Answered(7, "the authority of this network has not signed that"),
+    "status-wanted": client.StatusWanted(1),
+    "status-given": client.StatusGiven(1, b'{"node": 1}', False),
 }
 
 RECORDS: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from peersub.cli.certs_app import certs_app
+from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 
 __all__ = ["app"]
@@ -310,6 +311,9 @@ def simulate(
             as_json=as_json,
         )
     )
+
+
+add_network_commands(app)
 
 
 @app.command("explain")

@@ -75,12 +75,17 @@ def revoke(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="Tell this node, which tells the others."),
     ] = None,
+    tls: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The certificate with which to talk to the node."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Take certificates back: DIR/revocations.jsonl, signed; a running node spreads it."""
-    from peersub.cli.certs_command import run_revoke
+    from peersub.cli.certs_command import run_revoke, sender_of_revocations
 
-    return run_revoke(folder, name, serial, tuple(node or ()), as_json=as_json)
+    send = sender_of_revocations(tls)
+    return run_revoke(folder, name, serial, tuple(node or ()), as_json=as_json, send=send)
 
 
 @certs_app.command("show")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.output import note, print_json, say
@@ -14,7 +14,17 @@ from peersub.runtime.security.certificates import CertificateFacts, facts_of, re
 from peersub.runtime.security.identity import Role
 from peersub.runtime.security.revocations import Revocation
 
-__all__ = ["SendRevocations", "run_init", "run_issue", "run_revoke", "run_show"]
+if TYPE_CHECKING:
+    from peersub.client import NodeClient
+
+__all__ = [
+    "SendRevocations",
+    "run_init",
+    "run_issue",
+    "run_revoke",
+    "run_show",
+    "sender_of_revocations",
+]
 
 SendRevocations = Callable[[str, Sequence[Revocation]], None]
 """Hands revocations to the running node at an address; raises a CommandError if it cannot."""
@@ -105,6 +115,25 @@ def run_revoke(
         send(node, revoked)
         note(f"told {node}, which tells the others")
     return ExitCode.DONE
+
+
+def sender_of_revocations(tls: str | None) -> SendRevocations:
+    """What tells a running node, as a client with this certificate."""
+
+    def send(node: str, revoked: Sequence[Revocation]) -> None:
+        from peersub.cli.light_client import with_node
+
+        async def work(client: NodeClient) -> int:
+            for revocation in revoked:
+                await client.tell_revocation(revocation.to_json())
+            return ExitCode.DONE
+
+        try:
+            with_node(node, tls, "peersub certs", work)
+        except ValueError as error:
+            raise CommandError(f"{node} does not take it: {error}", ExitCode.FAILED) from None
+
+    return send
 
 
 def _serial(text: str) -> int:

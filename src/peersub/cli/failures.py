@@ -41,6 +41,29 @@ _EXTRA_OF_PACKAGE = {
 }
 
 
+_MODULES_OF_FORESEEN = (
+    "peersub.client.",
+    "peersub.overlays.",
+    "peersub.pipeline.",
+    "peersub.runtime.",
+)
+_FORESEEN = {
+    "ClientError": ExitCode.FAILED,
+    "ConnectError": ExitCode.FAILED,
+    "JavaNotFoundError": ExitCode.FAILED,
+    "NotReadyError": ExitCode.TIMED_OUT,
+    "PermissionsError": ExitCode.UNUSABLE,
+    "PipelineError": ExitCode.FAILED,
+    "PublishFailedError": ExitCode.FAILED,
+    "PublishTimedOutError": ExitCode.TIMED_OUT,
+    "SecurityError": ExitCode.UNUSABLE,
+    "SettingsError": ExitCode.UNUSABLE,
+    "StartError": ExitCode.FAILED,
+    "SubscriptionEndedError": ExitCode.FAILED,
+    "WorkspaceError": ExitCode.UNUSABLE,
+}
+
+
 def message_of(error: BaseException) -> tuple[str, ExitCode] | None:
     """The line and the exit code of an error that was foreseen; None if it was not."""
     from peersub.files.errors import FileError
@@ -58,17 +81,11 @@ def message_of(error: BaseException) -> tuple[str, ExitCode] | None:
             extra = _EXTRA_OF_PACKAGE[package]
             message = f"this needs {package}. Install it with: pip install 'peersub[{extra}]'"
             return message, ExitCode.FAILED
-    # Of the pipeline; naming the classes would import Spark's part for every small mistake.
-    if type(error).__module__.startswith("peersub.pipeline."):
-        foreseen = {
-            "JavaNotFoundError": ExitCode.FAILED,
-            "PipelineError": ExitCode.FAILED,
-            "WorkspaceError": ExitCode.UNUSABLE,
-        }
-        if type(error).__name__ in foreseen:
-            return str(error), foreseen[type(error).__name__]
-    if type(error).__module__ == "peersub.runtime.security.errors":
-        return str(error), ExitCode.UNUSABLE
+    # Naming the classes would import Spark's part, or the network's, for every small mistake.
+    if type(error).__module__.startswith(_MODULES_OF_FORESEEN):
+        code = _FORESEEN.get(type(error).__name__)
+        if code is not None:
+            return str(error), code
     if isinstance(error, MemoryError):
         return "memory ran out. Use smaller inputs, or fewer threads.", ExitCode.FAILED
     return None

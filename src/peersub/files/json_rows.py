@@ -17,7 +17,7 @@ import msgspec
 from peersub.files.errors import BadRow, FileError, Report
 from peersub.files.opening import LinesOf, Position, line_blocks, read_all
 
-__all__ = ["Row", "RowBatch", "document_rows", "json_line_rows"]
+__all__ = ["Row", "RowBatch", "document_rows", "json_line_rows", "row_of_line"]
 
 Row = dict[str, Any]
 
@@ -104,19 +104,31 @@ def _one_by_one(
     for number in numbers:
         line = lines[number - first]
         try:
-            value = _decode(line.strip())
+            batch.rows.append(row_of_line(line))
         except ValueError as error:
-            reason = f"{error}. Write one JSON object per line."
-        else:
-            if isinstance(value, dict):
-                batch.rows.append(value)
-                batch.numbers.append(number)
-                continue
-            reason = f"{_not_an_object(value)}. Write one JSON object per line."
-            if isinstance(value, list):
+            original = line.decode("utf-8", "replace").strip()
+            reason = str(error)
+            if reason.startswith(_KIND_NAMES[list]):
                 reason += " A JSON array is read with the format json."
-        report(BadRow(name, f"line {number}", reason, line.decode("utf-8", "replace").strip()))
+            report(BadRow(name, f"line {number}", reason, original))
+        else:
+            batch.numbers.append(number)
     return batch
+
+
+def row_of_line(line: bytes) -> Row:
+    """The object on a line of JSON Lines.
+
+    Raises:
+        ValueError: there is none; the text says what to write.
+    """
+    try:
+        value = _decode(line.strip())
+    except ValueError as error:
+        raise ValueError(f"{error}. Write one JSON object per line.") from None
+    if isinstance(value, dict):
+        return value
+    raise ValueError(f"{_not_an_object(value)}. Write one JSON object per line.")
 
 
 # --- documents ---------------------------------------------------------------------------------

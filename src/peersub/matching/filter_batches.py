@@ -49,6 +49,8 @@ class Wanted:
         """Per filter of some, `is_meant` having a flag for each: its rows, rising."""
         meant = is_meant[self.filters]
         rows, filters = self.rows[meant], self.filters[meant]
+        if not len(rows):
+            return
         # The rows of one filter come in order: it is asked about them in order.
         order = np.argsort(filters, kind="stable")
         rows, filters = rows[order], filters[order]

@@ -117,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._moved_ms = self._opened_ms
         self._buffered = 0
         self._liveness: Liveness | None = None
+        self._liveness_settings = settings.liveness
 
     # --- what asyncio says ---------------------------------------------------------------------
 
@@ -215,10 +216,18 @@ class Connection(asyncio.Protocol):
         """What asyncio knows of the transport, such as `ssl_object`."""
         return self._transport.get_extra_info(name) if self._transport else None
 
-    def trust(self) -> None:
-        """It is known who is at the other end: large frames are welcome, and silence is not."""
+    def trust(self, liveness: LivenessSettings | None = None) -> None:
+        """It is known who is at the other end: large frames are welcome, and silence is not.
+
+        `liveness` says what silence is, where that depends on who is there.
+        """
         self._decoder.frame_bytes_max = FRAME_BYTES_MAX
-        self._liveness = Liveness(self._settings.liveness, self._now_ms())
+        self._liveness_settings = liveness or self._settings.liveness
+        self._liveness = Liveness(self._liveness_settings, self._now_ms())
+
+    def bound_frames(self, frame_bytes_max: int) -> None:
+        """Take no larger frames from now on."""
+        self._decoder.frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_MAX)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send, or queue, or drop what may be dropped."""
@@ -282,7 +291,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._is_reading and not self._is_closed:
             self._is_reading = True
             if self._liveness is not None:
-                self._liveness = Liveness(self._settings.liveness, self._now_ms())
+                self._liveness = Liveness(self._liveness_settings, self._now_ms())
             self._transport.resume_reading()
 
     def tick(self, now_ms: int, late_ms: float) -> str | None:
@@ -305,7 +314,7 @@ class Connection(asyncio.Protocol):
                 self._counters.add("a connection that said nothing")
                 return "nothing was said"
             return None
-        if now_ms - self._sent_ms >= self._settings.liveness.heartbeat_ms:
+        if now_ms - self._sent_ms >= self._liveness_settings.heartbeat_ms:
             self._sent_ms = now_ms
             if not self._pieces and not buffered:
                 transport.write(_HEARTBEAT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,6 +23,7 @@ from peersub.overlays.core.causes import (
     Restored,
     Start,
     Subscribe,
+    Tell,
     Unsubscribe,
 )
 from peersub.overlays.core.effects import Deliver, DeliverBatch
@@ -30,6 +32,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.addresses import join_address, split_address
@@ -47,6 +50,8 @@ from peersub.runtime.transport import Transport
 if TYPE_CHECKING:
     import numpy as np
 
+    from peersub.runtime.node_security import NodeSecurity
+
 __all__ = [
     "DurableOptions",
     "LiveNode",
@@ -62,6 +67,7 @@ OnEnded: TypeAlias = Callable[[str, str | None], None]
 PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 100_000
+RELIEF_CHECK_S: Final = 0.1
 ENDED: Final = "the node has ended"
 
 
@@ -80,6 +86,17 @@ def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
     return f"no way into the network by {', '.join(told)}"
 
 
+def _load_columns() -> None:
+    """Load all that matches events in columns."""
+    import pyarrow as pa
+
+    from peersub.matching.filter_batches import FilterBatches
+
+    filters = FilterBatches()
+    filters.use([Filter("price > 1 AND symbol = 'A'")])
+    filters.match(pa.table({"price": [1.5, 2.0], "symbol": ["A", "B"]}))
+
+
 ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
 """Takes a connection of somebody who is no node, and its first messages; False refuses it."""
 
@@ -91,6 +108,7 @@ class LiveNode:
         settings: what it is told.
         observer: is told each cause with its effects, for a trace.
         on_client: takes connections of clients; none are taken without.
+        security: its certificates, and how it judges those of others; none, and all is open.
     """
 
     def __init__(
@@ -99,8 +117,10 @@ class LiveNode:
         *,
         observer: Observer | None = None,
         on_client: ClientHandler | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self.settings = settings
+        self.security = security
         self.counters = Counters()
         self.notices: list[str] = []
         """What people should know about the start of the node, as sentences."""
@@ -116,6 +136,7 @@ class LiveNode:
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
         self._relieved: asyncio.Event | None = None
+        self._warming: asyncio.Task[None] | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -134,8 +155,16 @@ class LiveNode:
         kind = overlay_kind(settings.overlay)
         store = self._open_store()
         incarnation = store.incarnation
+        security = self.security
         transport = Transport(
-            "", incarnation, settings.transport, self.counters, self._clock.now_ms
+            "",
+            incarnation,
+            settings.transport,
+            self.counters,
+            self._clock.now_ms,
+            server_tls=None if security is None else security.server_tls,
+            client_tls=None if security is None else security.client_tls,
+            check_peer=None if security is None else security.node_refusal,
         )
         host, port = split_address(settings.listen)
         try:
@@ -148,15 +177,16 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        # Who reads the trace wants to see each event.
-        takes_batches = _has_columns() and self._observer is None
+        takes_batches = self.takes_batches and settings.protocol >= (1, 1)
         node = Node(
             overlay,
             network=settings.network,
             settings=settings.links,
             version=settings.protocol,
-            features=(BATCHES_FEATURE,) if takes_batches and settings.protocol >= (1, 1) else (),
+            features=(BATCHES_FEATURE,) if takes_batches else (),
         )
+        if security is not None:
+            security.spread(node, self._end_revoked)
         self._relieved = asyncio.Event()
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
@@ -165,6 +195,9 @@ class LiveNode:
         store.submit([NameNode(self._name)], lambda _: None)
         self._driver.tell(Restored(store.restored_records()))
         await self._take_part()
+        if self.takes_batches:
+            # Loading the compiled index takes a second: not while neighbours wait for an answer.
+            self._warming = asyncio.create_task(asyncio.to_thread(_load_columns))
 
     def _open_store(self) -> Store | MemoryStore:
         """What earlier lives of the node left behind, if it has a place for that."""
@@ -200,6 +233,9 @@ class LiveNode:
         driver, transport = self._driver, self._transport
         if driver is None or transport is None:
             return
+        if self._warming is not None:
+            await self._warming
+            self._warming = None
         if leave:
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
@@ -231,13 +267,31 @@ class LiveNode:
         """Publish; `on_ended` is called once for each publication."""
         driver = self._running()
         for publication in publications:
-            self._waiting[publication.id] = on_ended
+            self._wait(publication.id, on_ended)
         driver.tell(Publish(tuple(publications)))
+
+    def _wait(self, name: str, on_ended: OnEnded | None) -> None:
+        """Somebody waits for a publication to end, and may not be the only one."""
+        other = self._waiting.get(name)
+        if other is None or on_ended is None:
+            self._waiting[name] = on_ended or other
+            return
+
+        def both(event_id: str, failure: str | None) -> None:
+            other(event_id, failure)
+            on_ended(event_id, failure)
+
+        self._waiting[name] = both
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether events may be published in columns; who reads the trace wants to see each."""
+        return self.settings.columns and self._observer is None and _has_columns()
 
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        self._waiting[batch.id] = on_ended
+        self._wait(batch.id, on_ended)
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
@@ -249,7 +303,10 @@ class LiveNode:
         assert self._relieved is not None
         while self.is_congested():
             self._relieved.clear()
-            await self._relieved.wait()
+            with suppress(TimeoutError):
+                # A congested link that is lost relieves as well, and nobody says so.
+                async with asyncio.timeout(RELIEF_CHECK_S):
+                    await self._relieved.wait()
 
     # --- subscribing ---------------------------------------------------------------------------
 
@@ -309,6 +366,26 @@ class LiveNode:
         """The nodes that have not answered yet, of those that a subscription waits for."""
         ask = getattr(self._running().node.overlay, "waiting_on", None)
         return () if ask is None else tuple(str(peer.node) for peer in ask(name))
+
+    # --- certificates --------------------------------------------------------------------------
+
+    def tell_revocation(self, statement: bytes) -> str | None:
+        """Let all nodes know that a certificate was taken back; why not, if it is not believed."""
+        if self.security is None:
+            return "the nodes of this network have no certificates"
+        try:
+            rumour = self.security.rumour_of(statement)
+        except ValueError as error:
+            return str(error)
+        self._running().tell(Tell(rumour), slot=RUMOUR_SLOT)
+        return None
+
+    def _end_revoked(self) -> None:
+        """End the connections of those whose certificates were taken back."""
+        if self.security is not None and self._transport is not None:
+            reason = "the certificate was taken back"
+            ended = self._transport.close_where(self.security.is_revoked, reason)
+            self.counters.add("a connection with a certificate that was taken back", ended)
 
     # --- for people ----------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ late it is, and that much is forgiven (`forgive`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["DEVIATIONS", "Liveness", "LivenessSettings"]
+__all__ = ["DEVIATIONS", "FOR_CLIENTS", "Liveness", "LivenessSettings"]
 
 DEVIATIONS = 6.0
 _MEAN_WEIGHT = 1 / 8
@@ -38,6 +39,13 @@ class LivenessSettings:
             raise ValueError("silence_ms_min is at least twice heartbeat_ms")
         if self.silence_ms_max < self.silence_ms_min:
             raise ValueError("silence_ms_max is at least silence_ms_min")
+
+
+FOR_CLIENTS: Final = LivenessSettings(
+    heartbeat_ms=1_000, silence_ms_min=5_000, silence_ms_max=15_000
+)
+"""Between a client and its node, both ways. Programs that are not written for a network hold up
+their event loop for seconds at times, and no other node waits for them."""
 
 
 class Liveness:

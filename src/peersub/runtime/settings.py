@@ -60,6 +60,8 @@ class NodeSettings:
     """What keyed draws depend on: the same for all nodes of a network."""
     data: Path | None = None
     """Where the node keeps its word; without it, a restart forgets."""
+    columns: bool = True
+    """Whether to take events in columns, where the installation can."""
     links: LinkSettings = LIVE_LINKS
     transport: TransportSettings = field(default_factory=TransportSettings)
     protocol: tuple[int, int] = PROTOCOL_VERSION

@@ -16,6 +16,7 @@ from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.tree import messages as tree
+from peersub.wire import client_messages as client
 
 __all__ = ["MESSAGES", "RECORDS"]
 
@@ -68,6 +69,25 @@ MESSAGES: Final[dict[int, type]] = {
     69: chord.LinkUnneeded,
     70: chord.LinkNeeded,
     71: chord.RingsMeet,
+    # clients: 80 to 98
+    80: client.ClientHello,
+    81: client.ClientWelcome,
+    82: client.ClientRefused,
+    83: client.SubscribeWanted,
+    84: client.SubscriptionState,
+    85: client.StateWanted,
+    86: client.UnsubscribeWanted,
+    87: client.Delivered,
+    88: client.Acknowledged,
+    89: client.Credit,
+    90: client.PublishWanted,
+    91: client.PublishEnded,
+    92: client.StatusWanted,
+    93: client.StatusGiven,
+    94: client.PublishBatchWanted,
+    95: client.DeliveredBatch,
+    96: client.RevocationTold,
+    97: client.Answered,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -25,7 +25,9 @@ room = threading.Semaphore(32)
 
 def acknowledge(number):
     def on_done(failure):
-        assert failure is None, failure
+        if failure is not None:
+            os.write(2, repr(failure).encode())
+            os._exit(1)
         os.write(1, b"%d\\n" % number)
         room.release()
     return on_done

@@ -125,13 +125,16 @@ def test_no_two_tables_have_rows_of_one_shape():
             assert fitting == [name]
 
 
-def test_pages_give_the_rows_that_sqlite_gives(sound):
-    data = (sound / "node.sqlite").read_bytes()
-    pages = DatabasePages(
+def pages_of(data: bytes) -> DatabasePages:
+    return DatabasePages(
         lambda number: data[(number - 1) * PAGE_BYTES : number * PAGE_BYTES],
         len(data) // PAGE_BYTES,
         PAGE_BYTES,
     )
+
+
+def test_pages_give_the_rows_that_sqlite_gives(sound):
+    pages = pages_of((sound / "node.sqlite").read_bytes())
     roots = pages.roots()
     expected = contents(sound)
     for name, table in TABLES.items():
@@ -142,17 +145,29 @@ def test_pages_give_the_rows_that_sqlite_gives(sound):
         assert sorted(rows, key=repr) == expected[name]
 
 
+def test_rows_of_all_sizes_are_read(tmp_path):
+    """Where a row does not fit a page, how much of it stays there depends on its size."""
+    rows = [
+        (number, bytes([number % 256]) * size) for number, size in enumerate(range(0, 14_000, 37))
+    ]
+    connection = sqlite3.connect(tmp_path / "rows")
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    connection.execute("CREATE TABLE sizes (number INTEGER PRIMARY KEY, content BLOB)")
+    connection.executemany("INSERT INTO sizes VALUES (?, ?)", rows)
+    connection.commit()
+    connection.close()
+    pages = pages_of((tmp_path / "rows").read_bytes())
+    found = [(rowid, values[1]) for rowid, values in pages.tree(pages.roots()["sizes"])]
+    assert found == rows
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_bytes_are_read_without_an_error(sound, seed):
     drawn = random.Random(seed)
     data = bytearray((sound / "node.sqlite").read_bytes())
     for _ in range(2_000):
         data[drawn.randrange(len(data))] = drawn.randrange(256)
-    pages = DatabasePages(
-        lambda number: bytes(data[(number - 1) * PAGE_BYTES : number * PAGE_BYTES]),
-        len(data) // PAGE_BYTES,
-        PAGE_BYTES,
-    )
+    pages = pages_of(bytes(data))
     for root in pages.roots().values():
         list(pages.tree(root))
     list(pages.orphans())
@@ -267,6 +282,23 @@ def test_a_filter_that_cannot_be_read_costs_one_subscription(folder):
         assert [found.name for found in store.durable_subscriptions()] == ["d"]
         assert "the filter of the subscription 'f' cannot be read" in store.notices[0]
         assert len(logged(store, "d")) == EVENTS
+    assert {number for number, _ in contents(folder)["log_entries"]} == {1}
+
+
+def test_a_salvage_brings_nothing_deleted_back_and_gives_no_position_again(tmp_path):
+    clock = Clock()
+    with Store(tmp_path, now_ms=clock) as store:
+        write(store, durable("d"), *(stored(f"e{number}", "d") for number in range(500)))
+        clock.ms += 10**12
+        write(store, *(handed_over(f"e{number}") for number in range(500)))
+        assert logged(store, "d") == []
+    overwrite(tmp_path, 0, bytes(100))
+    with Store(tmp_path, now_ms=clock) as store:
+        assert "was damaged" in store.notices[0]
+        assert store.last_position() == 500
+        # What was deleted stays so, though nothing says any more which pages are free.
+        assert logged(store, "d") == []
+        assert len(store.restored_records()) == 1
 
 
 def test_a_salvage_begins_a_new_epoch_and_goes_on_after_all_positions(folder):

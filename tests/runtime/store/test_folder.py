@@ -170,6 +170,23 @@ def test_a_full_file_fails_submissions_and_loses_nothing(tmp_path):
         assert len(store.restored_records()) == 1 + len(kept) + 1
 
 
+def test_a_disk_too_full_to_begin_says_so_and_the_folder_is_given_back(tmp_path, monkeypatch):
+    with Store(tmp_path, now_ms=Clock()) as store:
+        write(store, durable("d"), stored("e1", "d"))
+
+    def refuse(*_):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("peersub.runtime.store.store.set_fact", refuse)
+        with pytest.raises(StoreError, match=f"the store in {tmp_path} is full: free space"):
+            Store(tmp_path, now_ms=Clock())
+    with Store(tmp_path, now_ms=Clock()) as store:
+        assert logged(store, "d") == ["e1"]
+
+
 FULL = """
 import resource, sys
 from peersub.runtime.store import FailureKind, Store

@@ -246,6 +246,8 @@ def settings_of(given: dict[str, Any]) -> NodeSettings:
     """Settings from what JSON can say."""
     read = dict(given)
     read["join"] = tuple(read.get("join", ()))
+    # Single events all the way: many nodes share the machine, and need not load what they lack.
+    read.setdefault("columns", False)
     if "data" in read:
         read["data"] = Path(read["data"])
     if "links" in read:

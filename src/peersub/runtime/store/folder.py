@@ -111,6 +111,8 @@ def opened(database: Path, settings: StoreSettings, *, writes: bool) -> sqlite3.
         return connection
     # Whatever is acknowledged is on the disk itself, not only with the operating system.
     connection.execute("PRAGMA synchronous = FULL")
+    # What is deleted is overwritten: a salvage must not bring it back.
+    connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {_AHEAD_BYTES_KEPT}")
     if settings.file_bytes_max is not None:

@@ -83,31 +83,15 @@ class DatabasePages:
                 waiting.extend(reversed(self._children(page, begin)))
 
     def orphans(self) -> Iterator[Row]:
-        """The rows on leaves that no tree led to; asked for after all trees.
-
-        Pages that the file says are free are left out: their rows were deleted.
-        """
-        free = self._free_pages()
+        """The rows on leaves that no tree led to; asked for after all trees."""
         for number in range(1, self._count + 1):
-            if number not in self._visited and number not in free:
+            if number not in self._visited:
                 page, begin = self._content(number)
                 if page[begin] == _LEAF:
                     yield from self._leaf(page, begin)
 
     def _content(self, number: int) -> tuple[bytes, int]:
         return self._page(number), _FILE_HEADER_BYTES if number == 1 else 0
-
-    def _free_pages(self) -> set[int]:
-        free: set[int] = set()
-        trunk = int.from_bytes(self._page(1)[32:36], "big")
-        while 1 < trunk <= self._count and trunk not in free:
-            free.add(trunk)
-            page = self._page(trunk)
-            count = min(int.from_bytes(page[4:8], "big"), self._usable // 4 - 2)
-            leaves = [int.from_bytes(page[8 + 4 * i : 12 + 4 * i], "big") for i in range(count)]
-            free.update(leaves)
-            trunk = int.from_bytes(page[:4], "big")
-        return free - self._visited
 
     # --- pages -----------------------------------------------------------------------------------
 

@@ -186,10 +186,12 @@ def position_for(connection: sqlite3.Connection, subscription: str, since: Since
 
 def _position_before(connection: sqlite3.Connection, at_ms: int) -> int:
     """The last position that is older than the time, by halving: times never fall."""
-    first, last = connection.execute("SELECT min(position), max(position) FROM log").fetchone()
-    end = next_position(connection) - 1
+    # Two questions: SQLite would read the whole log to answer both in one.
+    first, last = connection.execute(
+        "SELECT (SELECT min(position) FROM log), (SELECT max(position) FROM log)"
+    ).fetchone()
     if first is None:
-        return end
+        return next_position(connection) - 1
     # Between the two: all up to `older` is older, all from `younger` on is not.
     older, younger = first - 1, last + 1
     while younger - older > 1:
@@ -202,7 +204,7 @@ def _position_before(connection: sqlite3.Connection, at_ms: int) -> int:
             older = position
         else:
             younger = middle
-    return end if younger > last else int(younger) - 1
+    return int(younger) - 1
 
 
 # --- the mirror ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -78,17 +78,18 @@ class Store:
     ) -> None:
         settings = settings or StoreSettings()
         target = Path(folder)
-        lock = locked(target)
-        try:
-            notices = prepared(target, settings)
-            writing = opened(target / DATABASE, settings, writes=True)
-            reading = opened(target / DATABASE, settings, writes=False)
-            self._begin(str(target), settings, now_ms, notices, writing, reading, lock)
-        except BaseException as error:
-            lock.close()
-            if isinstance(error, sqlite3.Error):
+        with ExitStack() as undo:
+            lock = undo.enter_context(locked(target))
+            try:
+                notices = prepared(target, settings)
+                writing = opened(target / DATABASE, settings, writes=True)
+                undo.callback(writing.close)
+                reading = opened(target / DATABASE, settings, writes=False)
+                undo.callback(reading.close)
+                self._begin(str(target), settings, now_ms, notices, writing, reading, lock)
+            except sqlite3.Error as error:
                 raise StoreError(explained(error, str(target)).reason) from error
-            raise
+            undo.pop_all()
 
     def _begin(
         self,

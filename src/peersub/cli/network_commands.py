@@ -1,0 +1,284 @@
+"""`peersub node`, `pub`, `sub` and `status`: the commands of a live network and their options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["add_network_commands"]
+
+NODE_BY_DEFAULT = "127.0.0.1:7001"
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes.")]
+Node = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", envvar="PEERSUB_NODE", help="The node to talk to."),
+]
+Tls = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="PEERSUB_TLS",
+        help="A certificate, NAME.pem; NAME.key and ca.pem are beside it.",
+    ),
+]
+
+
+def add_network_commands(app: typer.Typer) -> None:
+    """Give the app the commands of a live network."""
+    app.command("node")(_node)
+    app.command("pub")(_pub)
+    app.command("sub")(_sub)
+    app.command("status")(_status)
+
+
+def _node(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="PEERSUB_NODE_LISTEN",
+            help=f"Where others connect; port 0 is a free one; default: {NODE_BY_DEFAULT}.",
+        ),
+    ] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="PEERSUB_NODE_JOIN",
+            help="A node of the network to join; may be repeated. Without it a network begins.",
+        ),
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="PEERSUB_NODE_OVERLAY",
+            help="chord (default), tree or flood; the same on all nodes.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="PEERSUB_NODE_DATA",
+            help="Where the node keeps its word over restarts.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            envvar="PEERSUB_NODE_SET",
+            help="A setting of the overlay; may be repeated.",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="PEERSUB_NODE_CONFIG",
+            help="TOML with the names of these options; flags and environment come first.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="PEERSUB_NODE_ADVERTISE",
+            help="The address by which others reach the node, if not where it listens.",
+        ),
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="PEERSUB_NODE_NETWORK",
+            help="Nodes of other networks are refused; default: peersub.",
+        ),
+    ] = None,
+    tls: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="PEERSUB_NODE_TLS",
+            help="The node's certificate, NAME.pem; NAME.key and ca.pem are beside it.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", envvar="PEERSUB_NODE_TLS_KEY", help="Its key, if it is elsewhere."
+        ),
+    ] = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", envvar="PEERSUB_NODE_TLS_CA", help="ca.pem, if it is elsewhere."
+        ),
+    ] = None,
+    permissions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", envvar="PEERSUB_NODE_PERMISSIONS", help="What clients may do (TOML)."
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option(
+            "--insecure",
+            envvar="PEERSUB_NODE_INSECURE",
+            help="Listen on addresses that others reach, without TLS.",
+        ),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="PEERSUB_NODE_TRACE",
+            help="Write all that happens, as JSON Lines; for peersub explain.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help='Say {"listening": …} and {"member": …} on stdout.')
+    ] = False,
+) -> int:
+    """Run a node of a live network until SIGTERM or Ctrl-C."""
+    from peersub.cli.node_command import run_node
+    from peersub.cli.node_options import NodeOptions
+
+    options = NodeOptions(
+        listen=listen,
+        join=tuple(join) if join else None,
+        overlay=overlay,
+        data=data,
+        set=tuple(settings) if settings else None,
+        advertise=advertise,
+        network=network,
+        tls=tls,
+        tls_key=tls_key,
+        tls_ca=tls_ca,
+        permissions=permissions,
+        insecure=insecure,
+        trace=trace,
+    )
+    return run_node(options, config, as_json=as_json)
+
+
+def _pub(
+    event: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JSON]", help="An event; default, and -: one per line of standard input."
+        ),
+    ] = None,
+    node: Node = NODE_BY_DEFAULT,
+    tls: Tls = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=0, help="How often the event, or how many lines; default: once, and all."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="EVENTS", help="Events per second at most."),
+    ] = None,
+    delivery: Annotated[
+        str, typer.Option(metavar="PROMISE", help="best_effort or at_least_once.")
+    ] = "best_effort",
+    event_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="Names the event; default: its id, else random."),
+    ] = None,
+    body: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The body of the event, such as an XML document."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> int:
+    """Publish an event, or one per line of standard input."""
+    from peersub.cli.failures import CommandError
+    from peersub.cli.pub_command import PubOptions, run_pub
+
+    if rate is not None and not rate > 0:
+        raise CommandError("--rate: more than 0 events per second.")
+    return run_pub(
+        PubOptions(
+            node=node,
+            tls=tls,
+            event=event,
+            count=count,
+            rate=rate,
+            delivery=delivery,
+            id=event_id,
+            body=body,
+            quiet=quiet,
+            as_json=as_json,
+        )
+    )
+
+
+def _sub(
+    text: Annotated[str, typer.Argument(metavar="FILTER", help="What is wanted.")],
+    node: Node = NODE_BY_DEFAULT,
+    tls: Tls = None,
+    xpath: Annotated[
+        bool, typer.Option("--xpath", help="The filter is an XPath pattern over the bodies.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after so many events; default: never.")
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="End after so long; code 3 if too few came."),
+    ] = None,
+    durable: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The node goes on while nobody takes the events; see --since."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Where a durable one begins: a position, an ISO time, earliest; default: "
+            "where it stopped.",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print bodies as they are; attributes where none is.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With id, hops and position, and the body.")
+    ] = False,
+) -> int:
+    """Subscribe, and print the attributes of each event as a line of JSON."""
+    from peersub.cli.sub_command import SubOptions, run_sub
+
+    return run_sub(
+        SubOptions(
+            node=node,
+            tls=tls,
+            filter=text,
+            xpath=xpath,
+            count=count,
+            wait=wait,
+            durable=durable,
+            since=since,
+            raw=raw,
+            quiet=quiet,
+            as_json=as_json,
+        )
+    )
+
+
+def _status(node: Node = NODE_BY_DEFAULT, tls: Tls = None, as_json: Json = False) -> int:
+    """Show a node: its place in the overlay, links, clients, queues, what was dropped."""
+    from peersub.cli.status_command import run_status
+
+    return run_status(node, tls, as_json=as_json)

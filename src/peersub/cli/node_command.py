@@ -1,0 +1,141 @@
+"""`peersub node`: run a node until it is told to leave (SIGTERM, SIGINT)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from peersub.cli.failures import CommandError, ExitCode
+from peersub.cli.light_client import tls_settings
+from peersub.cli.node_options import NodeOptions, node_settings, with_file
+from peersub.cli.output import note, say
+from peersub.files.errors import FileError, one_line
+
+if TYPE_CHECKING:
+    from peersub.overlays.core.causes import Cause
+    from peersub.overlays.core.effects import Effect
+    from peersub.runtime.live_node import LiveNode
+    from peersub.runtime.security.settings import TlsSettings
+    from peersub.runtime.settings import NodeSettings
+
+__all__ = ["run_node"]
+
+LOOK_S: Final = 0.005
+"""How often it is looked whether the node listens, while it starts."""
+
+
+def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
+    """Run the command; the result is its exit code."""
+    from peersub.runtime.serving import served_node
+
+    options = with_file(options, config)
+    settings = node_settings(options)
+    tls = tls_settings(options.tls, options.tls_key, options.tls_ca)
+    _check_security(options, settings.listen, tls)
+    with _traced(options.trace, settings) as trace:
+        observer = None if trace is None else trace.observe
+        permissions = None if options.permissions is None else Path(options.permissions)
+        node, _ = served_node(settings, tls, permissions, observer)
+        if trace is not None:
+            trace.node = node
+        return asyncio.run(_serve(node, as_json=as_json))
+
+
+def _check_security(options: NodeOptions, listen: str, tls: TlsSettings | None) -> None:
+    from peersub.runtime.addresses import split_address
+    from peersub.runtime.security.settings import binding_refusal
+
+    refusal = binding_refusal(split_address(listen)[0], tls)
+    if refusal is not None and not options.insecure:
+        raise CommandError(f"{refusal}.")
+    if options.permissions is not None and tls is None:
+        raise CommandError("--permissions go by the names in certificates. Give --tls as well.")
+
+
+class _Trace:
+    """Writes what happens at the node, once its name is known."""
+
+    def __init__(self, stream: Any, settings: NodeSettings) -> None:
+        from peersub.trace.writing import TraceWriter
+
+        self.node: LiveNode | None = None
+        self._writer = TraceWriter(stream, overlay=settings.overlay, seed=settings.seed)
+
+    def observe(self, now_ms: int, cause: Cause, effects: list[Effect]) -> None:
+        from peersub.trace.schema import Step
+
+        assert self.node is not None
+        self._writer.observe(Step(now_ms, self.node.name, cause, effects))
+
+
+@contextmanager
+def _traced(name: str | None, settings: NodeSettings) -> Iterator[_Trace | None]:
+    if name is None:
+        yield None
+        return
+    try:
+        with open(name, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            yield _Trace(stream, settings)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(name, f"it cannot be written ({reason})", "Check --trace.") from None
+
+
+async def _serve(node: LiveNode, *, as_json: bool) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stopping.set)
+    starting = asyncio.create_task(_start(node, as_json=as_json))
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+        await node.stop(leave=False)
+        return ExitCode.DONE
+    try:
+        starting.result()
+        for notice in node.notices:
+            note(f"peersub: {one_line(notice)}")
+        _tell(node, "member", "takes part", as_json=as_json)
+        await stop
+        note(f"peersub: node {node.name} leaves")
+    finally:
+        stop.cancel()
+        await node.stop()
+    return ExitCode.DONE
+
+
+async def _start(node: LiveNode, *, as_json: bool) -> None:
+    """Start, and say so as soon as the node listens: others may join by it from then on."""
+    start = asyncio.create_task(node.start())
+    try:
+        while not node.name and not start.done():
+            await asyncio.sleep(LOOK_S)
+        if node.name:
+            _tell(node, "listening", "listens", as_json=as_json)
+        await start
+    finally:
+        start.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await start
+
+
+def _tell(node: LiveNode, event: str, words: str, *, as_json: bool) -> None:
+    settings = node.settings
+    if as_json:
+        about = {"overlay": settings.overlay, "network": settings.network}
+        say(json.dumps({event: node.name, **about}))
+        sys.stdout.flush()
+    note(
+        f"peersub: node {node.name} {words} "
+        f"(overlay {settings.overlay}, network {settings.network!r})"
+    )

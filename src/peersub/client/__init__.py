@@ -1,0 +1,35 @@
+"""The Python API of a live network.
+
+`join` starts a node in this process, `connect` makes a light client of a running one. Both give a
+`NodeClient` with the same methods, and speak the same protocol with the node: over TCP (`remote`),
+or within the process (`local`). `session` is that protocol, `subscription` what a subscriber holds.
+`sync` is the same for programs without asyncio.
+"""
+
+from peersub.client.entrances import Entrance, connect, join
+from peersub.client.errors import (
+    ClientError,
+    ConnectError,
+    NotReadyError,
+    PublishFailedError,
+    PublishTimedOutError,
+    SubscriptionEndedError,
+)
+from peersub.client.node_client import NodeClient, PublishSummary
+from peersub.client.subscription import Delivery, Subscription
+
+__all__ = [
+    "ClientError",
+    "ConnectError",
+    "Delivery",
+    "Entrance",
+    "NodeClient",
+    "NotReadyError",
+    "PublishFailedError",
+    "PublishSummary",
+    "PublishTimedOutError",
+    "Subscription",
+    "SubscriptionEndedError",
+    "connect",
+    "join",
+]

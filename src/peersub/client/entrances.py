@@ -1,0 +1,154 @@
+"""`join` and `connect`, the two ways into a network: to be awaited, or used with `async with`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from peersub.client.local import LocalLink
+from peersub.client.node_client import NodeClient
+from peersub.client.remote import RemoteLink
+from peersub.client.session import Session
+from peersub.runtime.serving import served_node
+from peersub.runtime.settings import NodeSettings
+
+if TYPE_CHECKING:
+    import ssl
+
+    from peersub.runtime.security.settings import TlsSettings
+
+__all__ = ["Entrance", "connect", "join"]
+
+
+class Entrance:
+    """Gives a `NodeClient`: `await` it and close it yourself, or use it with `async with`."""
+
+    def __init__(self, enter: Callable[[], Awaitable[NodeClient]]) -> None:
+        self._enter = enter
+        self._client: NodeClient | None = None
+
+    def __await__(self) -> Generator[Any, None, NodeClient]:
+        return self._enter().__await__()
+
+    async def __aenter__(self) -> NodeClient:
+        self._client = await self._enter()
+        return self._client
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def join(
+    address: str | Sequence[str] = (),
+    *,
+    listen: str = "127.0.0.1:0",
+    advertise: str = "",
+    overlay: str = "chord",
+    network: str = "peersub",
+    data: str | Path | None = None,
+    tls: TlsSettings | None = None,
+    settings: Mapping[str, object] | None = None,
+    name: str = "",
+) -> Entrance:
+    """Start a node in this process, and take part in a network with it.
+
+    >>> async def main() -> None:
+    ...     async with join("127.0.0.1:7001", overlay="chord") as node:
+    ...         await node.publish({"symbol": "ACME", "price": 12.5})
+
+    Args:
+        address: nodes of the network to join; without any, the node begins a network of its own.
+        listen: where other nodes and clients reach this one; port 0 takes a free one.
+        advertise: the address by which others reach it, if not where it listens.
+        overlay: `chord`, `tree` or `flood`; the same for all nodes of a network.
+        network: the name of the network; nodes of other networks are refused.
+        data: the folder in which the node keeps its word over restarts.
+        tls: the files of the node's certificate; without, everybody who reaches it is let in.
+        settings: settings of the overlay, by name.
+        name: of this client, for people.
+
+    Raises:
+        SecurityError: when entered: the files of `tls` cannot be used.
+        StartError: when entered: the address cannot be used, or nobody lets the node in.
+        SettingsError: when entered: there is no such overlay or setting.
+    """
+    contacts = (address,) if isinstance(address, str) else tuple(address)
+    chosen = NodeSettings(
+        listen=listen,
+        advertise=advertise,
+        join=contacts,
+        overlay=overlay,
+        overlay_settings=dict(settings or {}),
+        network=network,
+        data=None if data is None else Path(data),
+    )
+
+    async def enter() -> NodeClient:
+        return await client_of(chosen, name, tls)
+
+    return Entrance(enter)
+
+
+async def client_of(
+    settings: NodeSettings, name: str = "", tls: TlsSettings | None = None
+) -> NodeClient:
+    """Start a node, and be its first client; closing the client ends the node."""
+    node, gate = served_node(settings, tls)
+    await node.start()
+    session = Session(name)
+    await session.greet(LocalLink(session, gate, on_lost=session.close))
+    return NodeClient(session, node.stop)
+
+
+def connect(
+    address: str = "127.0.0.1:7001",
+    *,
+    tls: TlsSettings | None = None,
+    reconnect: bool = True,
+    name: str = "",
+) -> Entrance:
+    """Be a light client of a running node: one connection, however many subscriptions.
+
+    When the connection is lost it is made again: durable subscriptions go on where they stopped,
+    others are made anew and count a gap, and acknowledged publications are sent again.
+
+    Args:
+        address: of the node.
+        tls: the files of the client's certificate, if the node asks for one.
+        reconnect: whether to dial again when the connection is lost.
+        name: of this client, for people.
+
+    Raises:
+        ConnectError: when entered: the node cannot be reached, or does not take the client.
+        SecurityError: when entered: the files of `tls` cannot be used.
+        ValueError: the address is none.
+    """
+    session_name = name
+
+    async def enter() -> NodeClient:
+        session = Session(session_name)
+        link = RemoteLink(session, address, _dialling(tls), reconnect=reconnect)
+        try:
+            await link.open()
+        except BaseException:
+            await link.close()
+            raise
+        return NodeClient(session, link.close)
+
+    return Entrance(enter)
+
+
+def _dialling(tls: TlsSettings | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    from peersub.runtime.security.tls import client_context
+
+    return client_context(tls)

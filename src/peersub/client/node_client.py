@@ -1,0 +1,303 @@
+"""`NodeClient`: publish and subscribe, through a node in this process or elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+from peersub.client.errors import PublishFailedError, PublishTimedOutError
+from peersub.client.outgoing import (
+    DeliveryPromise,
+    Piece,
+    Publishable,
+    pieces_of,
+    promise_named,
+    publication_of,
+)
+from peersub.client.session import Session
+from peersub.client.subscription import (
+    QUEUE_MAX,
+    OverflowPolicy,
+    Subscription,
+    SubscriptionOptions,
+    overflow_named,
+)
+from peersub.filters.filter import Filter
+from peersub.runtime.client_queue import event_bytes
+from peersub.wire.client_messages import Batch, Publication
+
+__all__ = ["NodeClient", "PublishSummary"]
+
+FAILURES_KEPT_MAX: Final = 100
+"""Events that failed and are named with their reason; all are counted."""
+
+
+@dataclass(slots=True)
+class PublishSummary:
+    """What has become of many events."""
+
+    published: int = 0
+    """Events whose promise was kept."""
+    failed: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """Ids and reasons of the first that failed."""
+
+
+class NodeClient:
+    """A node's services: what `join` and `connect` give. An async context manager.
+
+    Args:
+        session: the talk with the node.
+        end: ends the connection, or the node.
+    """
+
+    def __init__(self, session: Session, end: Callable[[], Awaitable[None]]) -> None:
+        self._session = session
+        self._end = end
+        self._is_closed = False
+
+    @property
+    def node(self) -> str:
+        """The address of the node."""
+        return "" if self._session.welcome is None else self._session.welcome.node
+
+    @property
+    def overlay(self) -> str:
+        """The overlay that the network runs."""
+        return "" if self._session.welcome is None else self._session.welcome.overlay
+
+    @property
+    def network(self) -> str:
+        """The name of the network."""
+        return "" if self._session.welcome is None else self._session.welcome.network
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node listens at the moment."""
+        return self._session.is_connected
+
+    # --- publishing ------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        event: Publishable,
+        *,
+        id: str | None = None,  # noqa: A002 - as the field of an event
+        body: bytes | None = None,
+        delivery: DeliveryPromise = "best_effort",
+        timeout: float | None = None,
+    ) -> str:
+        """Publish an event; returns its id when its promise is kept.
+
+        Best effort: the node has sent it on its way. At least once: every node that has subscribers
+        for it has stored or queued it.
+
+        Args:
+            event: attributes, or a whole event.
+            id: by which the event is known; by default its attribute `id`, else random bits. An
+                event under an id that was published before counts as the same event.
+            body: content that SQL filters do not look into, and XPath patterns read as XML.
+            delivery: `best_effort` or `at_least_once`.
+            timeout: seconds; None waits for as long as it takes.
+
+        Raises:
+            PublishFailedError: the promise was not kept, or cannot be given.
+            PublishTimedOutError: not in time; the event may still arrive.
+            ValueError: the event cannot travel.
+        """
+        publication = publication_of(event, promise_named(delivery), id, body)
+        size = event_bytes(publication)
+        waiting = _OneWaiting(asyncio.get_running_loop().create_future())
+        try:
+            async with asyncio.timeout(timeout):
+                await self._session.room_for(size)
+                self._session.publish(((publication, size),), waiting)
+                failure = await waiting.answer
+        except TimeoutError:
+            raise PublishTimedOutError(
+                f"the event {publication.id!r} was not confirmed within {timeout} s",
+                [(publication.id, "time-out")],
+            ) from None
+        if failure is not None:
+            raise PublishFailedError(
+                f"the event {publication.id!r} was not published: {failure}",
+                [(publication.id, failure)],
+            )
+        return publication.id
+
+    async def publish_many(
+        self,
+        events: Iterable[Publishable] | Any,
+        *,
+        delivery: DeliveryPromise = "best_effort",
+    ) -> PublishSummary:
+        """Publish many events, without waiting for each; returns when all promises are kept.
+
+        Never more than a bounded number of events is under way: events are taken from the iterable
+        as fast as the network takes them. Where they have no `id` and are alike, or are rows of a
+        Table, they travel in columns, which is many times faster; their ids are then numbered.
+
+        Args:
+            events: an iterable of attributes or events, or a pyarrow Table.
+            delivery: as of `publish`.
+
+        Raises:
+            PublishFailedError: some were not published; all the others were.
+            ValueError: an event cannot travel; those before it were published.
+        """
+        session, waiting = self._session, _ManyWaiting()
+        pieces = pieces_of(events, promise_named(delivery), with_batches=session.takes_batches)
+        try:
+            for piece in pieces:
+                await session.room_for(sum(size for _, size in piece))
+                waiting.expect(piece)
+                session.publish(piece, waiting)
+                # Let the connection write, and others have their turn.
+                await asyncio.sleep(0)
+        finally:
+            await waiting.all_ended()
+        summary = waiting.summary
+        if summary.failed:
+            event_id, reason = summary.failures[0]
+            raise PublishFailedError(
+                f"{summary.failed:,} of {summary.failed + summary.published:,} events were not "
+                f"published; {event_id!r}: {reason}",
+                summary.failures,
+                failed=summary.failed,
+                published=summary.published,
+            )
+        return summary
+
+    # --- subscribing -----------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        filter: str | Filter,  # noqa: A002 - what it is called everywhere
+        *,
+        name: str | None = None,
+        durable: str | None = None,
+        since: int | str | None = None,
+        overflow: OverflowPolicy = "drop_oldest",
+        queue_max: int = QUEUE_MAX,
+        auto_acknowledge: bool = True,
+    ) -> Subscription:
+        """Subscribe to the events that match a filter.
+
+        Args:
+            filter: SQL text, or a `Filter`, such as one of `Filter.xpath`.
+            name: for people, who see it in the status of the node.
+            durable: a name under which the node goes on with the subscription while nobody takes
+                its events; whoever subscribes under it again gets them.
+            since: where a durable subscription begins: a position, a time in ISO form, or
+                `earliest`; by default where it stopped, and if it is new, now.
+            overflow: what happens when more than `queue_max` events wait at the node:
+                `drop_oldest`, `drop_newest`, or `end`, which ends the subscription. A durable one
+                drops nothing: what its queue cannot hold waits in the node's log.
+            queue_max: events that wait at the node.
+            auto_acknowledge: whether an event of a durable subscription counts as taken as soon as
+                the next one is asked for; else `acknowledge` says so.
+
+        Raises:
+            FilterError: the text is not a filter.
+            ValueError: the options do not fit together.
+        """
+        if since is not None and not durable:
+            raise ValueError("since is for durable subscriptions: give it a name with durable=")
+        if queue_max < 1:
+            raise ValueError(f"queue_max is at least 1, not {queue_max}")
+        wanted = filter if isinstance(filter, Filter) else Filter(filter)
+        options = SubscriptionOptions(
+            name=name or "",
+            durable=durable or "",
+            since="" if since is None else str(since),
+            overflow=overflow_named(overflow),
+            queue_max=queue_max,
+            auto_acknowledge=auto_acknowledge,
+        )
+        return Subscription(self._session, wanted, options)
+
+    # --- about the node --------------------------------------------------------------------------
+
+    async def status(self) -> dict[str, Any]:
+        """The node's view of itself: members, links, tables, queues, counters, clients.
+
+        Raises:
+            ConnectError: there is no connection at the moment.
+        """
+        return await self._session.status()
+
+    async def tell_revocation(self, statement: bytes) -> None:
+        """Let all nodes know that a certificate was taken back.
+
+        Args:
+            statement: what the authority signed, a line of its revocations.jsonl.
+
+        Raises:
+            ValueError: the node does not believe it.
+            ConnectError: there is no connection at the moment.
+        """
+        failure = await self._session.tell_revocation(statement)
+        if failure:
+            raise ValueError(failure)
+
+    async def close(self) -> None:
+        """End the connection; a node that this client started leaves its network."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._session.close()
+            await self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _OneWaiting:
+    """Waits for one publication."""
+
+    def __init__(self, answer: asyncio.Future[str | None]) -> None:
+        self.answer = answer
+
+    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(failure)
+
+
+class _ManyWaiting:
+    """Waits for many."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.summary = PublishSummary()
+        self._changed = asyncio.Event()
+
+    def expect(self, piece: Piece) -> None:
+        self.open += len(piece)
+
+    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+        self.open -= 1
+        summary = self.summary
+        count = len(published) if isinstance(published, Batch) else 1
+        if failure is None:
+            summary.published += count
+        else:
+            summary.failed += count
+            if len(summary.failures) < FAILURES_KEPT_MAX:
+                summary.failures.append((published.id, failure))
+        if not self.open:
+            self._changed.set()
+
+    async def all_ended(self) -> None:
+        while self.open:
+            self._changed.clear()
+            await self._changed.wait()

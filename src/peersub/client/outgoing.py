@@ -1,0 +1,153 @@
+"""From what users publish to publications that can travel.
+
+An event is named by the `id` that the caller gives, else by its attribute `id`, as through every
+other door of peersub, else by 128 random bits.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from peersub.events.arrow import rows_of_table, table_of_rows
+from peersub.events.envelope import Event, identifier_of
+from peersub.runtime.client_queue import event_bytes
+from peersub.wire import sealed
+from peersub.wire.client_messages import Batch, Publication
+from peersub.wire.client_messages import Delivery as Promise
+
+__all__ = [
+    "DeliveryPromise",
+    "Piece",
+    "Publishable",
+    "pieces_of",
+    "promise_named",
+    "publication_of",
+]
+
+DeliveryPromise: TypeAlias = Literal["best_effort", "at_least_once"]
+Publishable: TypeAlias = Mapping[str, Any] | Event
+"""What can be published: attributes, or a whole event."""
+Piece: TypeAlias = list[tuple[Publication | Batch, int]]
+"""What is published in one go: events, or a batch, and the size of each."""
+
+_PROMISES: Final = {"best_effort": Promise.BEST_EFFORT, "at_least_once": Promise.AT_LEAST_ONCE}
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+
+EVENTS_AT_ONCE_MAX: Final = 256
+"""Events that are handed to the connection in one go."""
+PIECE_BYTES: Final = 256 * 1_024
+"""Of what is handed to the connection in one go, about."""
+BATCH_ROWS: Final = 1_024
+"""Events of one batch: more would not be cheaper, and would fill queues at once."""
+BATCH_FROM: Final = 128
+"""Fewer events travel one by one: the first batch of a process loads what works on columns."""
+
+
+def promise_named(name: str) -> Promise:
+    """The delivery promise of this name; a ValueError says which there are."""
+    promise = _PROMISES.get(name)
+    if promise is None:
+        known = " or ".join(get_args(DeliveryPromise))
+        raise ValueError(f"there is no delivery {name!r}: it is {known}")
+    return promise
+
+
+def publication_of(
+    event: Publishable, promise: Promise, event_id: str | None = None, body: bytes | None = None
+) -> Publication:
+    """The event, ready to travel.
+
+    Raises:
+        TypeError: it is no event.
+        ValueError: it cannot travel: its identifier, attributes or body are too large.
+    """
+    if isinstance(event, Event):
+        attributes, name = event.attributes, event_id or event.id
+        body = event.body if body is None else body
+    elif isinstance(event, Mapping):
+        attributes = event
+        name = event_id or identifier_of(event.get("id")) or secrets.token_hex(16)
+    else:
+        raise TypeError(f"an event is a mapping of attributes, not {type(event).__name__}")
+    return sealed(Publication(name, attributes, body, delivery=promise))
+
+
+def pieces_of(
+    events: Iterable[Publishable] | Any, promise: Promise, *, with_batches: bool
+) -> Iterator[Piece]:
+    """The events of an iterable, or the rows of a Table, in pieces to be published in one go.
+
+    A piece is a batch where events can travel in columns: they have no identifiers of their own,
+    and so many of them come together that it pays. Raises what `publication_of` does; the events
+    before are in pieces that came before.
+    """
+    if hasattr(events, "num_rows"):
+        yield from _table_pieces(events, promise, with_batches=with_batches)
+        return
+    source = iter(events)
+    while chunk := list(islice(source, BATCH_ROWS if with_batches else EVENTS_AT_ONCE_MAX)):
+        if with_batches and _fit_columns(chunk):
+            table = table_of_rows(cast(list[Mapping[str, Any]], chunk))
+            if table.nbytes <= PIECE_BYTES and not _has_wide_integers(table):
+                yield _batch(table, promise)
+                continue
+        yield from _single_pieces(chunk, promise)
+
+
+def _table_pieces(table: Any, promise: Promise, *, with_batches: bool) -> Iterator[Piece]:
+    columns = with_batches and "id" not in table.column_names and table.num_columns
+    for start in range(0, table.num_rows, BATCH_ROWS):
+        part = table.slice(start, BATCH_ROWS)
+        if columns and part.num_rows >= BATCH_FROM and part.nbytes <= PIECE_BYTES:
+            yield _batch(part, promise)
+        else:
+            yield from _single_pieces(rows_of_table(part), promise)
+
+
+def _batch(table: Any, promise: Promise) -> Piece:
+    batch = Batch.of(secrets.token_hex(12), table, delivery=promise)
+    return [(batch, table.nbytes)]
+
+
+def _single_pieces(events: Iterable[Publishable], promise: Promise) -> Iterator[Piece]:
+    piece: Piece = []
+    size = 0
+    try:
+        for event in events:
+            publication = publication_of(event, promise)
+            piece.append((publication, event_bytes(publication)))
+            size += piece[-1][1]
+            if len(piece) >= EVENTS_AT_ONCE_MAX or size >= PIECE_BYTES:
+                yield piece
+                piece, size = [], 0
+    except (TypeError, ValueError):
+        if piece:
+            yield piece
+        raise
+    if piece:
+        yield piece
+
+
+def _fit_columns(chunk: list[Publishable]) -> bool:
+    """Whether all have the same attributes, of plain values, and none has an identifier.
+
+    Others could travel in columns, too, but would arrive with attributes that they do not have.
+    """
+    first = chunk[0]
+    if len(chunk) < BATCH_FROM or type(first) is not dict or "id" in first or not first:
+        return False
+    names = first.keys()
+    return all(
+        type(event) is dict
+        and event.keys() == names
+        and _PLAIN.issuperset(map(type, event.values()))
+        for event in chunk
+    )
+
+
+def _has_wide_integers(table: Any) -> bool:
+    """Whether columns of plain values hold integers beyond 64 bits: Arrow has decimals for them."""
+    return any("decimal" in str(field.type) for field in table.schema)

@@ -1,0 +1,358 @@
+"""The client's side of the protocol with a node (`wire.client_messages`), without any socket.
+
+A session keeps what outlives a connection: subscriptions, and publications that have not ended.
+When a new connection takes the place of a lost one, subscriptions are made again (a durable one
+goes on where it stopped), and acknowledged publications are sent again under the same id, which
+their homes turn back into once. Best-effort publications that were under way have failed: nobody
+knows how far they came, and at most once is their promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from itertools import count
+from typing import Any, Final, NamedTuple, Protocol
+
+from peersub.client.errors import ClientError, ConnectError
+from peersub.runtime.client_outbox import PLACE_TYPE
+from peersub.wire.client_messages import (
+    BATCHES,
+    CLIENT_VERSION,
+    Answered,
+    Batch,
+    ClientHello,
+    ClientRefused,
+    ClientWelcome,
+    Delivered,
+    DeliveredBatch,
+    Delivery,
+    Message,
+    Publication,
+    PublishBatchWanted,
+    PublishEnded,
+    PublishWanted,
+    RevocationTold,
+    StatusGiven,
+    StatusWanted,
+    SubscriptionState,
+)
+
+__all__ = ["Consumer", "Link", "PublishOwner", "Session"]
+
+PUBLICATIONS_OPEN_MAX: Final = 4_096
+"""Publications that have not ended; whoever publishes more waits."""
+PUBLICATIONS_OPEN_BYTES_MAX: Final = 2 * 1_024 * 1_024
+"""Of the same; it must stay below what a connection queues before it drops events."""
+
+
+class Link(Protocol):
+    """A connection to the node; no call waits."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Close once all is sent."""
+        ...
+
+
+class Consumer(Protocol):
+    """A subscription, as its session sees it."""
+
+    def begin(self) -> Message:
+        """What asks the node for it, now that there is a connection."""
+        ...
+
+    def on_event(self, publication: Publication, hops: int, position: int | None) -> None:
+        """An event."""
+        ...
+
+    def on_state(self, state: SubscriptionState) -> None:
+        """What has become of it."""
+        ...
+
+    def on_lost(self) -> None:
+        """The connection is lost; another may follow."""
+        ...
+
+    def on_closed(self, reason: str | None) -> None:
+        """Nothing more comes; None if that is what its owner wanted."""
+        ...
+
+
+class PublishOwner(Protocol):
+    """Who waits for publications to end."""
+
+    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+        """An event, or a batch of them, has ended."""
+        ...
+
+
+class _Open(NamedTuple):
+    published: Publication | Batch
+    owner: PublishOwner
+    size: int
+
+    def wanted(self, number: int) -> Message:
+        """What asks the node to publish it."""
+        if isinstance(self.published, Batch):
+            return PublishBatchWanted(self.published, number)
+        return PublishWanted(self.published, number)
+
+
+class Session:
+    """What a client has asked of its node.
+
+    Attributes:
+        name: of the client, for people who look at the status of the node.
+        welcome: what the node said of itself, last time.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.welcome: ClientWelcome | None = None
+        self._link: Link | None = None
+        self._is_greeted = False
+        self._closed_reason: str | None = None
+        self._greeting: asyncio.Future[ClientWelcome] | None = None
+        self._numbers = count(1)
+        self._consumers: dict[int, Consumer] = {}
+        self._open: dict[int, _Open] = {}
+        self._open_bytes = 0
+        self._open_events = 0
+        self._room = asyncio.Event()
+        self._status: dict[int, tuple[list[bytes], asyncio.Future[dict[str, Any]]]] = {}
+        self._asked: dict[int, asyncio.Future[str]] = {}
+
+    # --- connections -----------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node listens."""
+        return self._is_greeted
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is said."""
+        return self._closed_reason is not None
+
+    async def greet(self, link: Link) -> ClientWelcome:
+        """Begin on a new connection; returns when the node has welcomed the client.
+
+        Raises:
+            ConnectError: the node refuses, or the connection is lost.
+        """
+        self._link = link
+        greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
+        self._greeting = greeting
+        features = (BATCHES,) if _has_columns() else ()
+        link.send((ClientHello(CLIENT_VERSION, features, self.name),))
+        return await greeting
+
+    def on_lost(self, reason: str) -> None:
+        """The connection is gone; `greet` may bring another."""
+        self._link = None
+        was_greeted, self._is_greeted = self._is_greeted, False
+        self._refuse_greeting(reason)
+        for _, answer in self._status.values():
+            if not answer.done():
+                answer.set_exception(ConnectError(f"the connection was lost: {reason}"))
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(ConnectError("the connection was lost"))
+        self._asked.clear()
+        self._status.clear()
+        for number, each in list(self._open.items()):
+            if each.published.delivery is Delivery.BEST_EFFORT:
+                self._end(number, f"the connection was lost on the way: {reason}")
+        if was_greeted:
+            for consumer in list(self._consumers.values()):
+                consumer.on_lost()
+
+    def close(self, reason: str | None = None) -> None:
+        """Say nothing more; None if the owner wants it so."""
+        if self.is_closed:
+            return
+        self._closed_reason = reason or "the client was closed"
+        self._is_greeted = False
+        for consumer in list(self._consumers.values()):
+            consumer.on_closed(reason)
+        self._consumers.clear()
+        for number in list(self._open):
+            self._end(number, self._closed_reason)
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(self._closed_reason)
+        self.on_lost(self._closed_reason)
+        self._room.set()
+
+    def _refuse_greeting(self, reason: str) -> None:
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(ConnectError(reason))
+        self._greeting = None
+
+    def _on_welcome(self, welcome: ClientWelcome) -> None:
+        if self._greeting is None or self._greeting.done():
+            return
+        self.welcome = welcome
+        self._is_greeted = True
+        self._greeting.set_result(welcome)
+        again: list[Message] = [consumer.begin() for consumer in self._consumers.values()]
+        again += [each.wanted(number) for number, each in self._open.items()]
+        self.send(again)
+
+    # --- talking ---------------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Say something; nothing if there is no connection."""
+        if self._link is not None and self._is_greeted and messages:
+            self._link.send(messages)
+
+    def on_messages(self, messages: Sequence[Message]) -> None:
+        """What the node says, in order."""
+        consumers = self._consumers
+        for message in messages:
+            if isinstance(message, Delivered):
+                publication, hops = message.publication, message.hops
+                positions = message.positions or (None,) * len(message.numbers)
+                for number, position in zip(message.numbers, positions, strict=False):
+                    consumer = consumers.get(number)
+                    if consumer is not None:
+                        consumer.on_event(publication, hops, position)
+            elif isinstance(message, DeliveredBatch):
+                self._on_delivered_batch(message)
+            elif isinstance(message, PublishEnded):
+                for number in message.numbers:
+                    self._end(number, None)
+                for number, reason in message.failures:
+                    self._end(number, reason)
+            elif isinstance(message, SubscriptionState):
+                consumer = consumers.get(message.number)
+                if consumer is not None:
+                    consumer.on_state(message)
+            elif isinstance(message, ClientWelcome):
+                self._on_welcome(message)
+            elif isinstance(message, ClientRefused):
+                self._refuse_greeting(message.reason)
+            elif isinstance(message, StatusGiven):
+                self._on_status_given(message)
+            elif isinstance(message, Answered):
+                asked = self._asked.pop(message.number, None)
+                if asked is not None and not asked.done():
+                    asked.set_result(message.failure)
+
+    def _on_delivered_batch(self, message: DeliveredBatch) -> None:
+        import numpy as np
+
+        events = list(message.batch.publications())
+        for number, places in message.wanted:
+            consumer = self._consumers.get(number)
+            if consumer is not None:
+                for place in np.frombuffer(places, PLACE_TYPE).tolist():
+                    consumer.on_event(events[place], message.hops, None)
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def new_number(self) -> int:
+        """For a subscription or a publication."""
+        return next(self._numbers)
+
+    def add(self, number: int, consumer: Consumer) -> None:
+        """A subscription begins."""
+        self.check_open()
+        self._consumers[number] = consumer
+        if self._is_greeted:
+            self.send((consumer.begin(),))
+
+    def remove(self, number: int) -> None:
+        """A subscription is over."""
+        self._consumers.pop(number, None)
+
+    def check_open(self) -> None:
+        """Raises ClientError if nothing more can be said."""
+        if self._closed_reason is not None:
+            raise ClientError(self._closed_reason)
+
+    # --- publishing ------------------------------------------------------------------------------
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the node takes events in columns."""
+        return self.welcome is not None and BATCHES in self.welcome.features
+
+    async def room_for(self, size: int) -> None:
+        """Wait until so much more may be under way."""
+        while self._open and (
+            self._open_events >= PUBLICATIONS_OPEN_MAX
+            or self._open_bytes + size > PUBLICATIONS_OPEN_BYTES_MAX
+        ):
+            self._room.clear()
+            await self._room.wait()
+        self.check_open()
+
+    def publish(
+        self, published: Iterable[tuple[Publication | Batch, int]], owner: PublishOwner
+    ) -> None:
+        """Publish events and batches, of these sizes; the owner hears of the end of each."""
+        wanted: list[Message] = []
+        for each, size in published:
+            if not self._is_greeted and each.delivery is Delivery.BEST_EFFORT:
+                owner.ended(each, "there is no connection to the node at the moment")
+                continue
+            number = next(self._numbers)
+            entry = self._open[number] = _Open(each, owner, size)
+            self._open_bytes += size
+            self._open_events += _events_of(each)
+            wanted.append(entry.wanted(number))
+        self.send(wanted)
+
+    def _end(self, number: int, failure: str | None) -> None:
+        entry = self._open.pop(number, None)
+        if entry is not None:
+            self._open_bytes -= entry.size
+            self._open_events -= _events_of(entry.published)
+            self._room.set()
+            entry.owner.ended(entry.published, failure)
+
+    # --- status ----------------------------------------------------------------------------------
+
+    async def status(self) -> dict[str, Any]:
+        """What the node says of itself; raises ConnectError if it cannot be asked."""
+        if not self._is_greeted:
+            raise ConnectError("there is no connection to the node at the moment")
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._status[number] = ([], answer)
+        self.send((StatusWanted(number),))
+        return await answer
+
+    async def tell_revocation(self, statement: bytes) -> str:
+        """Let the node know of a certificate that was taken back; why it does not believe it."""
+        if not self._is_greeted:
+            raise ConnectError("there is no connection to the node at the moment")
+        number = next(self._numbers)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self.send((RevocationTold(number, statement),))
+        return await answer
+
+    def _on_status_given(self, message: StatusGiven) -> None:
+        parts, answer = self._status.get(message.number, ([], None))
+        parts.append(message.content)
+        if message.last and answer is not None:
+            del self._status[message.number]
+            if not answer.done():
+                answer.set_result(json.loads(b"".join(parts)))
+
+
+def _has_columns() -> bool:
+    """Whether this installation can take events in columns."""
+    return all(find_spec(name) is not None for name in ("numpy", "pyarrow"))
+
+
+def _events_of(published: Publication | Batch) -> int:
+    return len(published) if isinstance(published, Batch) else 1

@@ -1,0 +1,422 @@
+"""`Subscription`: what a subscriber holds: an async iterator of events, and what to ask about it.
+
+Events that came wait here until they are asked for, never more than the credit that the node was
+granted (`CREDIT_MAX`); credit is granted anew as events are taken. The rest waits at the node.
+
+A durable subscription is acknowledged: by default an event is, when the next one is asked for, or
+when the subscription is left in good order. After a reconnection the node begins with what was not
+acknowledged; events that are here already are passed over, by their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+from peersub.client.errors import NotReadyError, SubscriptionEndedError
+from peersub.client.session import Session
+from peersub.events.envelope import Event
+from peersub.filters.filter import Filter
+from peersub.wire.client_messages import (
+    Acknowledged,
+    Credit,
+    Overflow,
+    Publication,
+    StateWanted,
+    SubscribeWanted,
+    SubscriptionPhase,
+    SubscriptionState,
+    UnsubscribeWanted,
+)
+
+__all__ = ["Delivery", "OverflowPolicy", "Subscription", "SubscriptionOptions", "overflow_named"]
+
+OverflowPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "end"]
+
+CREDIT_MAX: Final = 8_192
+"""Events that wait on the client's side of a subscription."""
+QUEUE_MAX: Final = 65_536
+"""Events that wait at the node, unless the subscriber says otherwise."""
+TAKEN_AT_ONCE: Final = 1_024
+"""Events that `take` gives, unless it is told otherwise."""
+ACKNOWLEDGE_EVERY: Final = 64
+"""Events that are acknowledged together, while more of them wait."""
+REMEMBERED_MAX: Final = 16_384
+"""Ids of a durable subscription's last events, by which doubles after a reconnection are known."""
+STATE_ANSWER_S: Final = 1.0
+"""How long the node may take to say who has not answered."""
+
+
+def overflow_named(name: str) -> Overflow:
+    """The policy of this name; a ValueError says which there are."""
+    try:
+        return Overflow[name.upper()]
+    except KeyError:
+        known = ", ".join(each.name.lower() for each in Overflow)
+        raise ValueError(f"there is no overflow policy {name!r}: there are {known}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event with how it came."""
+
+    event: Event
+    hops: int
+    """Links between nodes that it came over."""
+    position: int | None = None
+    """Its place in the node's log, if the subscription is durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionOptions:
+    """How a subscription behaves."""
+
+    name: str = ""
+    durable: str = ""
+    since: str = ""
+    overflow: Overflow = Overflow.DROP_OLDEST
+    queue_max: int = QUEUE_MAX
+    auto_acknowledge: bool = True
+
+
+class Subscription:
+    """Events that match a filter, as they come.
+
+    An async context manager, which ends the subscription, and an async iterator of events. Made by
+    `NodeClient.subscribe`.
+
+    Attributes:
+        filter: what is wanted.
+        dropped: events that were dropped at the node because too many waited.
+        gaps: how often the connection was lost so that events may be missing; a durable
+            subscription has none.
+    """
+
+    def __init__(self, session: Session, wanted: Filter, options: SubscriptionOptions) -> None:
+        self.filter = wanted
+        self.dropped = 0
+        self.gaps = 0
+        self._session = session
+        self._options = options
+        self._number = session.new_number()
+        self._window = max(1, min(CREDIT_MAX, options.queue_max))
+        self._owed = 0
+        """Events that were taken, and for which no credit has been granted yet."""
+        self._dropped_before = 0
+        """What was dropped on connections that are gone."""
+        self._queue: deque[tuple[Publication, int, int | None]] = deque()
+        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._state: SubscriptionState | None = None
+        self._is_over = False
+        self._failure: str | None = None
+        self._has_begun = False
+        self._remembered: dict[str, None] = {}
+        self._unacknowledged: dict[str, int] = {}
+        """Events that came and were not acknowledged, in order, and their positions."""
+        self._handed: str | None = None
+        """The last event that was handed out."""
+        self._taken: str | None = None
+        """The last event that counts as taken, if the node has not heard of it."""
+        self._handed_count = 0
+        session.add(self._number, self)
+
+    # --- for subscribers -------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its name, for people; or that of the durable subscription."""
+        return self._options.durable or self._options.name or f"subscription {self._number}"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the node goes on with it while its consumer is away."""
+        return bool(self._options.durable)
+
+    @property
+    def auto_acknowledges(self) -> bool:
+        """Whether an event of a durable subscription counts as taken when the next is asked for."""
+        return self._options.auto_acknowledge
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has reached every publisher."""
+        return self._state is not None and self._state.phase is SubscriptionPhase.READY
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes, but for what waits to be taken."""
+        return self._is_over
+
+    @property
+    def waiting(self) -> int:
+        """Events that have come and wait to be taken."""
+        return len(self._queue)
+
+    @property
+    def detail(self) -> str:
+        """What the node says about it: that it was narrowed to what its owner may see."""
+        return "" if self._state is None else self._state.detail
+
+    async def __aenter__(self) -> Self:
+        await self.accepted()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error_type is None:
+            self._count_as_taken()
+        await self.close()
+
+    async def accepted(self) -> None:
+        """Wait until the node has taken the subscription.
+
+        Raises:
+            SubscriptionEndedError: it has not.
+        """
+        await self._until(lambda: self._state is not None and not self._is_over)
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until the subscription has reached every publisher.
+
+        Args:
+            timeout: seconds; None waits for as long as it takes.
+
+        Raises:
+            NotReadyError: not in time; it names the nodes that have not answered.
+            SubscriptionEndedError: it has ended.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until(lambda: self.is_ready)
+        except TimeoutError:
+            raise await self._not_ready(timeout) from None
+
+    async def _not_ready(self, timeout: float | None) -> NotReadyError:
+        self._changed.clear()
+        self._session.send((StateWanted(self._number),))
+        waiting_on: tuple[str, ...] = ()
+        try:
+            async with asyncio.timeout(STATE_ANSWER_S):
+                await self._changed.wait()
+        except TimeoutError:
+            reason = "its own node does not answer"
+        else:
+            waiting_on = self._state.waiting_on if self._state is not None else ()
+            reason = f"no answer yet from {', '.join(waiting_on) or 'the network'}"
+        return NotReadyError(f"{self.name} is not ready after {timeout} s: {reason}", waiting_on)
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            if self._is_over:
+                raise SubscriptionEndedError(self._failure or "it was closed")
+            self._changed.clear()
+            await self._changed.wait()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        delivery = await self._next()
+        if delivery is None:
+            raise StopAsyncIteration
+        return delivery.event
+
+    async def deliveries(self) -> AsyncIterator[Delivery]:
+        """The events with their hops and positions.
+
+        Raises:
+            SubscriptionEndedError: the node ended the subscription.
+        """
+        while (delivery := await self._next()) is not None:
+            yield delivery
+
+    async def take(
+        self, count: int = TAKEN_AT_ONCE, timeout: float | None = None
+    ) -> list[Delivery]:
+        """What has come, up to `count`; waits for the first one only.
+
+        Args:
+            count: how many at most.
+            timeout: seconds to wait for the first; after that the list is empty, as it is when the
+                subscription was closed.
+
+        Raises:
+            SubscriptionEndedError: the node ended the subscription.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                first = await self._next()
+        except TimeoutError:
+            return []
+        taken = [] if first is None else [first]
+        while self._queue and len(taken) < count:
+            taken.append(self._hand_out())
+        return taken
+
+    async def acknowledge(self, last: Delivery | Event | None = None) -> None:
+        """All up to this event was taken and need not come again; None is all that was handed out.
+
+        Only a durable subscription remembers it.
+
+        Raises:
+            ValueError: the event is not one that came, or it was acknowledged before.
+        """
+        event = last.event if isinstance(last, Delivery) else last
+        event_id = self._handed if event is None else event.id
+        if self.is_durable and event_id is not None:
+            if event is not None and event_id not in self._unacknowledged:
+                raise ValueError(f"the event {event_id!r} does not wait to be acknowledged")
+            self._acknowledge_up_to(event_id)
+
+    async def close(self, *, forget: bool = False) -> None:
+        """End the subscription. A durable one goes on at the node, unless it is to `forget` it."""
+        if not self._is_over:
+            self._acknowledge_taken()
+            self._session.send((UnsubscribeWanted(self._number, forget),))
+            self._session.remove(self._number)
+            self.on_closed(None)
+
+    def status(self) -> dict[str, object]:
+        """Plain values about it, as far as this side knows."""
+        phase = SubscriptionPhase.PENDING if self._state is None else self._state.phase
+        return {
+            "name": self.name,
+            "filter": self.filter.text,
+            "durable": self.is_durable,
+            "phase": (SubscriptionPhase.ENDED if self._is_over else phase).name.lower(),
+            "waiting": self.waiting,
+            "dropped": self.dropped,
+            "gaps": self.gaps,
+        }
+
+    # --- taking ----------------------------------------------------------------------------------
+
+    async def _next(self) -> Delivery | None:
+        """The next event; None if the subscription was closed."""
+        self._count_as_taken()
+        while not self._queue:
+            if self._is_over:
+                if self._failure is not None:
+                    raise SubscriptionEndedError(self._failure)
+                return None
+            self._news.clear()
+            await self._news.wait()
+        return self._hand_out()
+
+    def _hand_out(self) -> Delivery:
+        publication, hops, position = self._queue.popleft()
+        if position is not None:
+            self._handed = publication.id
+            self._handed_count += 1
+        self._owe()
+        return Delivery(publication.event, hops, position)
+
+    def _owe(self) -> None:
+        """One more was taken: grant the node credit, not for each one by itself."""
+        self._owed += 1
+        if self._owed * 2 >= self._window:
+            self._session.send((Credit(self._number, self._owed),))
+            self._owed = 0
+
+    def _count_as_taken(self) -> None:
+        """All that was handed out is taken; the node hears of it now or soon."""
+        if self._handed is not None and self._options.auto_acknowledge:
+            self._taken = self._handed
+            if not self._queue or self._handed_count >= ACKNOWLEDGE_EVERY:
+                self._acknowledge_taken()
+
+    def _acknowledge_taken(self) -> None:
+        if self._taken is not None:
+            self._acknowledge_up_to(self._taken)
+            self._taken = None
+
+    def _acknowledge_up_to(self, event_id: str) -> None:
+        if event_id not in self._unacknowledged:
+            return
+        position = -1
+        for each in list(self._unacknowledged):
+            position = max(position, self._unacknowledged.pop(each))
+            if each == event_id:
+                break
+        if event_id == self._handed:
+            self._handed = None
+        self._handed_count = 0
+        self._session.send((Acknowledged(self._number, position),))
+
+    # --- what the session says -------------------------------------------------------------------
+
+    def begin(self) -> SubscribeWanted:
+        """What asks the node for the subscription."""
+        options = self._options
+        # What waits here has used up credit already, and gives it back when it is taken.
+        self._owed = 0
+        credit = max(self._window - len(self._queue), 0)
+        since = "" if self._has_begun else options.since
+        return SubscribeWanted(
+            self._number,
+            self.filter,
+            options.name,
+            options.durable,
+            since,
+            options.overflow,
+            options.queue_max,
+            credit,
+        )
+
+    def on_event(self, publication: Publication, hops: int, position: int | None) -> None:
+        """An event; a double of a durable subscription's is passed over."""
+        if position is not None and not self._is_new(publication.id, position):
+            self._owe()
+            return
+        self._queue.append((publication, hops, position))
+        self._news.set()
+
+    def _is_new(self, event_id: str, position: int) -> bool:
+        if event_id in self._remembered:
+            if event_id in self._unacknowledged:
+                self._unacknowledged[event_id] = position
+            elif not self._unacknowledged:
+                self._session.send((Acknowledged(self._number, position),))
+            return False
+        self._remembered[event_id] = None
+        if len(self._remembered) > REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._unacknowledged[event_id] = position
+        if len(self._unacknowledged) > REMEMBERED_MAX:
+            # Later ones stand for it: what is acknowledged, is up to a position.
+            del self._unacknowledged[next(iter(self._unacknowledged))]
+        return True
+
+    def on_state(self, state: SubscriptionState) -> None:
+        """What has become of it at the node."""
+        self._has_begun = True
+        self.dropped = self._dropped_before + state.dropped
+        self._state = state
+        if state.phase is SubscriptionPhase.ENDED:
+            self._session.remove(self._number)
+            self.on_closed(state.detail or "the node ended it")
+        self._changed.set()
+
+    def on_lost(self) -> None:
+        """The connection is lost; the session asks for the subscription again on the next one."""
+        self._state = None
+        self._dropped_before = self.dropped
+        if not self.is_durable:
+            self.gaps += 1
+
+    def on_closed(self, reason: str | None) -> None:
+        """Nothing more comes."""
+        if not self._is_over:
+            self._is_over = True
+            self._failure = reason
+            self._news.set()
+            self._changed.set()

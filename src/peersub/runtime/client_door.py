@@ -1,0 +1,564 @@
+"""The door: a node's side of the protocol with one client (`wire.client_messages`).
+
+A door turns what a client says into calls of the node, and what the node says into messages. Events
+for several subscriptions of the client that come in one turn of the loop leave as one message, and
+answers about publications are collected in the same way. When the connection is lost, subscriptions
+end, and durable ones are left to go on without their consumer.
+
+Nothing here waits for the client: beyond its credit events queue in bounds (`client_queue`), and
+what it publishes while the node's links are congested is held back by not reading from it.
+
+What a client may do is asked of `ClientRules` (`client_ports`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.messages import Message, message_kind
+from peersub.overlays.core.publication import Publication
+from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX, ClientOutbox
+from peersub.runtime.client_ports import (
+    ClientConnection,
+    ClientRules,
+    NetworkName,
+    OpenRules,
+    ServingNode,
+)
+from peersub.runtime.client_queue import QueuedConsumer, Waiting
+from peersub.runtime.sinks import DurableOptions
+from peersub.wire.client_messages import (
+    BATCHES,
+    CLIENT_VERSION,
+    Acknowledged,
+    Answered,
+    ClientHello,
+    ClientRefused,
+    ClientWelcome,
+    Credit,
+    PublishBatchWanted,
+    PublishEnded,
+    PublishWanted,
+    RevocationTold,
+    StateWanted,
+    StatusGiven,
+    StatusWanted,
+    SubscribeWanted,
+    SubscriptionPhase,
+    SubscriptionState,
+    UnsubscribeWanted,
+)
+from peersub.wire.limits import OPAQUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "ClientDoor",
+    "DurableHolders",
+]
+
+SEND_BYTES: Final = 256 * 1_024
+"""Events that have come together are sent at once from here on, and not at the end of the turn."""
+RELIEF_CHECK_S: Final = 0.1
+"""How often it is looked whether links are still congested, should nobody say so."""
+
+
+class DurableHolders:
+    """Who holds which durable subscription of a node: the last one that asked.
+
+    A client that comes back before the loss of its connection was noticed takes its own place.
+    """
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, QueuedConsumer] = {}
+
+    def take(self, consumer: QueuedConsumer) -> None:
+        """The consumer holds the subscription from now on; who held it hears of it."""
+        former = self._consumers.get(consumer.name)
+        if former is not None and former is not consumer:
+            former.taken_over()
+        self._consumers[consumer.name] = consumer
+
+    def give_up(self, consumer: QueuedConsumer) -> None:
+        """The consumer does not hold it any more."""
+        if self._consumers.get(consumer.name) is consumer:
+            del self._consumers[consumer.name]
+
+
+class ClientDoor:
+    """Serves one client.
+
+    Args:
+        node: the node.
+        connection: to the client.
+        network: what the client is told of the network.
+        label: names the client among those of the node, and is in the names of its subscriptions.
+        rules: what it may do.
+        holders: of the node's durable subscriptions, shared by all of its doors.
+        status: what the client is told about the node, if more than the node says itself.
+    """
+
+    def __init__(
+        self,
+        node: ServingNode,
+        connection: ClientConnection,
+        network: NetworkName,
+        *,
+        label: str,
+        rules: ClientRules | None = None,
+        holders: DurableHolders | None = None,
+        status: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
+        self.label = label
+        self.client_name = ""
+        self._node = node
+        self._connection = connection
+        self._network = network
+        self._rules: ClientRules = rules or OpenRules()
+        self._limits = self._rules.limits(connection.identity)
+        self._holders = holders or DurableHolders()
+        self._status = status or node.status
+        self._consumers: dict[int, QueuedConsumer] = {}
+        self._outbox = ClientOutbox()
+        self._open: dict[str, list[int]] = {}
+        """Numbers of the client's publications that have not ended, by the event's id."""
+        self._ended: list[int] = []
+        self._failed: list[tuple[int, str]] = []
+        self._held: list[Publication | Batch] = []
+        # Where rules look at each event, events come one by one.
+        bounded = self._rules.bounds_publishing(connection.identity)
+        self._takes_batches = node.takes_batches and not bounded
+        self._holding_task: asyncio.Task[None] | None = None
+        self._takes_columns = False
+        self._flush_planned = False
+        self._is_holding = False
+        self._is_greeted = False
+        self._is_lost = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            SubscribeWanted: self._on_subscribe_wanted,
+            UnsubscribeWanted: self._on_unsubscribe_wanted,
+            StateWanted: self._on_state_wanted,
+            Credit: self._on_credit,
+            Acknowledged: self._on_acknowledged,
+            StatusWanted: self._on_status_wanted,
+            RevocationTold: self._on_revocation_told,
+            PublishBatchWanted: self._on_publish_batch_wanted,
+        }
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether the connection has enough to do."""
+        return self._is_holding
+
+    # --- what the client says --------------------------------------------------------------------
+
+    def on_messages(self, messages: Sequence[Message]) -> None:
+        """Messages of the client, in order."""
+        wanted: list[PublishWanted] = []
+        for message in messages:
+            if self._is_lost:
+                return
+            if not self._is_greeted:
+                self._on_first(message)
+            elif isinstance(message, PublishWanted):
+                wanted.append(message)
+            else:
+                # A subscription that was asked for after an event does not get it.
+                self._publish(wanted)
+                wanted = []
+                handler = self._handlers.get(type(message))
+                if handler is None:
+                    self._refuse(f"a client does not say {message_kind(message)}")
+                else:
+                    handler(message)
+        if not self._is_lost:
+            self._publish(wanted)
+
+    def _on_first(self, message: Message) -> None:
+        if not isinstance(message, ClientHello):
+            self._refuse("a client begins with client-hello")
+        elif message.version[0] != CLIENT_VERSION[0]:
+            spoken, known = ".".join(map(str, message.version)), ".".join(map(str, CLIENT_VERSION))
+            self._refuse(
+                f"the client speaks version {spoken}, this node {known}: install the same release"
+            )
+        else:
+            self._is_greeted = True
+            self._takes_columns = BATCHES in message.features
+            self.client_name = message.name
+            network = self._network
+            features = (BATCHES,) if self._takes_batches else ()
+            welcome = ClientWelcome(
+                self._node.name, CLIENT_VERSION, network.overlay, network.network, features
+            )
+            self._connection.send((welcome,))
+
+    def _refuse(self, reason: str) -> None:
+        self._connection.send((ClientRefused(reason),))
+        self._connection.close(reason)
+        self.on_lost(reason)
+
+    def on_lost(self, reason: str) -> None:
+        """The connection is gone: subscriptions end, durable ones go on without this consumer."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        for consumer in self._consumers.values():
+            self._release(consumer)
+        self._consumers.clear()
+        self._outbox.taken()
+        self._open.clear()
+        if self._holding_task is not None:
+            self._holding_task.cancel()
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def _on_subscribe_wanted(self, message: SubscribeWanted) -> None:
+        number = message.number
+        if number in self._consumers:
+            self._refuse(f"the client has a subscription {number} already")
+            return
+        try:
+            consumer = self._consumer_of(message)
+            self._subscribe(consumer, message.since)
+        except ValueError as error:
+            self._consumers.pop(number, None)
+            ended = SubscriptionState(number, SubscriptionPhase.ENDED, _text_of(error))
+            self._connection.send((ended,))
+            return
+        if consumer.number in self._consumers:
+            consumer.is_announced = True
+            self._tell(consumer)
+
+    def _consumer_of(self, message: SubscribeWanted) -> QueuedConsumer:
+        limits, identity = self._limits, self._connection.identity
+        if len(self._consumers) >= limits.subscriptions_max:
+            raise ValueError(f"a client may have {limits.subscriptions_max:,} subscriptions")
+        if len(message.durable.encode()) > limits.durable_name_bytes_max:
+            raise ValueError(
+                f"the name of a durable subscription has up to {limits.durable_name_bytes_max} "
+                "bytes"
+            )
+        wanted = self._rules.permit_subscribe(identity, message.filter)
+        if message.durable:
+            # Nobody takes what another identity has under the same name.
+            name = f"durable/{identity}/{message.durable}"
+        else:
+            name = f"{self.label}/{message.number}"
+        consumer = QueuedConsumer(
+            self,
+            message.number,
+            name,
+            wanted,
+            is_durable=bool(message.durable),
+            overflow=message.overflow,
+            queue_max=max(1, min(message.queue_max, limits.queue_max)),
+            credit=min(message.credit, limits.credit_max),
+        )
+        if wanted is not message.filter and wanted != message.filter:
+            consumer.detail = f"narrowed to: {wanted.text}"
+        return consumer
+
+    def _subscribe(self, consumer: QueuedConsumer, since: str = "") -> None:
+        durable = DurableOptions(_since_of(since)) if consumer.is_durable else None
+        if durable is not None:
+            self._holders.take(consumer)
+        self._consumers[consumer.number] = consumer
+        consumer.is_held = True
+        try:
+            self._node.subscribe(consumer.name, consumer.wanted, consumer, durable=durable)
+        except ValueError:
+            self._holders.give_up(consumer)
+            raise
+
+    def _on_unsubscribe_wanted(self, message: UnsubscribeWanted) -> None:
+        consumer = self._consumers.pop(message.number, None)
+        if consumer is None:
+            return
+        if message.forget and consumer.is_durable:
+            self._holders.give_up(consumer)
+            self._node.unsubscribe(consumer.name)
+            consumer.is_held = False
+        else:
+            self._release(consumer)
+        ended = SubscriptionState(message.number, SubscriptionPhase.ENDED, dropped=consumer.dropped)
+        self._flush()
+        self._connection.send((ended,))
+
+    def _release(self, consumer: QueuedConsumer) -> None:
+        """The consumer is gone; a durable subscription goes on without it."""
+        self._holders.give_up(consumer)
+        consumer.clear()
+        if consumer.is_held:
+            consumer.is_held = False
+            self._node.detach(consumer.name)
+
+    def _on_state_wanted(self, message: StateWanted) -> None:
+        consumer = self._consumers.get(message.number)
+        if consumer is not None:
+            self._tell(consumer, with_waiting=True)
+
+    def _on_credit(self, message: Credit) -> None:
+        consumer = self._consumers.get(message.number)
+        if consumer is not None:
+            consumer.grant(message.count, self._limits.credit_max)
+            if consumer.news_of_drops():
+                self._tell(consumer)
+
+    def _on_acknowledged(self, message: Acknowledged) -> None:
+        consumer = self._consumers.get(message.number)
+        if consumer is not None and consumer.is_durable:
+            self._node.acknowledge(consumer.name, message.position)
+
+    def _tell(self, consumer: QueuedConsumer, *, with_waiting: bool = False) -> None:
+        waiting_on: tuple[str, ...] = ()
+        if with_waiting and consumer.phase is SubscriptionPhase.PENDING:
+            waiting_on = self._node.waiting_on(consumer.name)[:NUMBERS_PER_MESSAGE_MAX]
+        self._connection.send(
+            (
+                SubscriptionState(
+                    consumer.number, consumer.phase, consumer.detail, waiting_on, consumer.dropped
+                ),
+            )
+        )
+
+    # --- what consumers say ----------------------------------------------------------------------
+
+    def on_changed(self, consumer: QueuedConsumer) -> None:
+        """The phase of a subscription has changed."""
+        if consumer.is_announced and not self._is_lost:
+            self._tell(consumer)
+
+    def let_go(self, consumer: QueuedConsumer) -> None:
+        """Take nothing from the node for a durable subscription whose queue is full."""
+        self._node.detach(consumer.name)
+
+    def take_hold(self, consumer: QueuedConsumer) -> None:
+        """Its queue has room again: go on after what was acknowledged."""
+        try:
+            self._subscribe(consumer)
+        except ValueError as error:
+            consumer.is_held = False
+            self.end(consumer, _text_of(error))
+
+    def end(self, consumer: QueuedConsumer, reason: str) -> None:
+        """A subscription is over, and not because the client wanted it."""
+        if self._is_lost or self._consumers.pop(consumer.number, None) is None:
+            return
+        self._holders.give_up(consumer)
+        if not consumer.is_durable:
+            self._node.unsubscribe(consumer.name)
+        consumer.phase, consumer.detail = SubscriptionPhase.ENDED, reason
+        consumer.clear()
+        self._flush()
+        self._tell(consumer)
+
+    def on_node_ended(self, reason: str) -> None:
+        """The node ends. Subscriptions do not: their client may ask for them when it is back."""
+        if not self._is_lost:
+            self._flush()
+            self._connection.close(reason)
+            self.on_lost(reason)
+
+    def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
+        """An event for one subscription; those of others in the same turn join it."""
+        self._outbox.add(consumer.number, waiting)
+        if self._outbox.size >= SEND_BYTES:
+            self._flush()
+        else:
+            self._plan_flush()
+
+    def events_of(self, batch: Batch, rows: np.ndarray) -> list[Publication]:
+        """The events at these places of a batch, made once for all subscriptions."""
+        if batch is not self._outbox.batch:
+            self._flush()  # What came before stays before these.
+        self._plan_flush()
+        return self._outbox.events_of(batch, rows)
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the client takes events in columns."""
+        return self._takes_columns
+
+    def send_rows(
+        self, consumer: QueuedConsumer, batch: Batch, rows: np.ndarray, hops: int
+    ) -> None:
+        """The events at these places of a batch for one subscription, in columns."""
+        if batch is not self._outbox.batch:
+            self._flush()  # What came before stays before these.
+        self._outbox.add_rows(consumer.number, batch, rows, hops)
+        self._plan_flush()
+
+    def before_queued(self) -> None:
+        """Events that have waited follow: what is on its way stays before them."""
+        if self._outbox.batch is not None:
+            self._flush()
+
+    # --- publishing ------------------------------------------------------------------------------
+
+    def _publish(self, wanted: Sequence[PublishWanted]) -> None:
+        permitted: list[Publication] = []
+        for message in wanted:
+            publication = message.publication
+            refusal = self._refusal(publication)
+            if refusal is not None:
+                self._failed.append((message.number, refusal))
+                self._plan_flush()
+                continue
+            numbers = self._open.get(publication.id)
+            if numbers is not None:
+                numbers.append(message.number)  # The same event again, before it has ended.
+            else:
+                self._open[publication.id] = [message.number]
+                permitted.append(publication)
+        if not permitted:
+            return
+        if self._must_hold():
+            self._held += permitted
+        else:
+            self._node.publish(permitted, self._on_ended)
+
+    def _on_publish_batch_wanted(self, message: PublishBatchWanted) -> None:
+        batch, number = message.batch, message.number
+        if not self._takes_batches:
+            refusal: str | None = "this client publishes its events one by one"
+        elif len(self._open) >= self._limits.publications_open_max or batch.id in self._open:
+            refusal = "too much is under way, or another batch of this name"
+        else:
+            refusal = None if batch.is_sound else "its events cannot be read"
+        if refusal is not None:
+            self._failed.append((number, refusal))
+            self._plan_flush()
+            return
+        self._open[batch.id] = [number]
+        if self._must_hold():
+            self._held.append(batch)
+        else:
+            self._node.publish_batch(batch, self._on_ended)
+
+    def _must_hold(self) -> bool:
+        """Whether what is to be published has to wait; if so, nothing more is read meanwhile."""
+        if self._holding_task is None and self._node.is_congested():
+            self._connection.hold_reading(hold=True)
+            task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
+            self._holding_task = task
+        return self._holding_task is not None
+
+    def _refusal(self, publication: Publication) -> str | None:
+        if len(self._open) >= self._limits.publications_open_max:
+            return f"more than {self._limits.publications_open_max:,} publications have not ended"
+        if not publication.is_sound:
+            return "its attributes cannot be read"
+        return self._rules.permit_publish(self._connection.identity, publication)
+
+    async def _publish_when_relieved(self) -> None:
+        while self._held and not self._is_lost:
+            while self._node.is_congested():
+                try:
+                    async with asyncio.timeout(RELIEF_CHECK_S):
+                        await self._node.relief()
+                except TimeoutError:
+                    continue
+            held, self._held = self._held, []
+            for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
+                if is_batch:
+                    for batch in group:
+                        self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
+                else:
+                    self._node.publish(list(group), self._on_ended)  # type: ignore[arg-type]
+        self._holding_task = None
+        self._connection.hold_reading(hold=False)
+
+    def _on_ended(self, event_id: str, failure: str | None) -> None:
+        numbers = self._open.pop(event_id, ())
+        if failure is None:
+            self._ended += numbers
+        else:
+            self._failed += [(number, failure) for number in numbers]
+        if numbers:
+            self._plan_flush()
+
+    # --- revocations -----------------------------------------------------------------------------
+
+    def _on_revocation_told(self, message: RevocationTold) -> None:
+        failure = self._node.tell_revocation(message.statement)
+        self._connection.send((Answered(message.number, failure or ""),))
+
+    # --- status ----------------------------------------------------------------------------------
+
+    def _on_status_wanted(self, message: StatusWanted) -> None:
+        content = json.dumps(self._status(), default=str).encode()
+        starts = range(0, len(content), OPAQUE_BYTES_MAX)
+        parts = [content[start : start + OPAQUE_BYTES_MAX] for start in starts]
+        self._connection.send(
+            [
+                StatusGiven(message.number, part, last=place == len(parts) - 1)
+                for place, part in enumerate(parts)
+            ]
+        )
+
+    def status(self) -> dict[str, Any]:
+        """The client as plain values."""
+        consumers = self._consumers.values()
+        return {
+            "name": self.client_name,
+            "identity": self._connection.identity,
+            "subscriptions": len(consumers),
+            "queued_events": sum(map(len, consumers)),
+            "dropped_events": sum(consumer.dropped for consumer in consumers),
+            "publications_under_way": len(self._open),
+        }
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _plan_flush(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush_planned = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._is_lost:
+            return
+        messages: list[Message] = [*self._outbox.taken()]
+        while self._ended or self._failed:
+            ended, failed = self._ended, self._failed
+            count = NUMBERS_PER_MESSAGE_MAX
+            messages.append(PublishEnded(tuple(ended[:count]), tuple(failed[:count])))
+            self._ended, self._failed = ended[count:], failed[count:]
+        if not messages:
+            return
+        self._connection.send(messages)
+        if not self._is_holding and self._connection.is_full():
+            self._is_holding = True
+            self._connection.when_relieved(self._on_relieved)
+
+    def _on_relieved(self) -> None:
+        if self._is_lost:
+            return
+        self._is_holding = False
+        for consumer in list(self._consumers.values()):
+            consumer.pump()
+            if self._is_holding:
+                return
+
+
+def _since_of(text: str) -> int | str | None:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return text or None
+
+
+def _text_of(error: ValueError) -> str:
+    """One line, also of an error about a filter."""
+    one_line = getattr(error, "one_line", None)
+    return str(error) if one_line is None else str(one_line())

@@ -1,0 +1,178 @@
+"""What a client's door needs of others: of the node, of the connection, and of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Publication
+from peersub.runtime.live_node import OnEnded
+from peersub.runtime.sinks import DurableOptions, Sink
+from peersub.wire.limits import FRAME_BYTES_MAX
+
+__all__ = [
+    "ClientConnection",
+    "ClientRules",
+    "DoorLimits",
+    "NetworkName",
+    "OpenRules",
+    "ServingNode",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DoorLimits:
+    """What one client may ask for."""
+
+    subscriptions_max: int = 10_000
+    queue_max: int = 1_000_000
+    """Events that wait for one subscription; a client that asks for more gets this."""
+    credit_max: int = 65_536
+    publications_open_max: int = 65_536
+    """Publications that have not ended; further ones fail."""
+    durable_name_bytes_max: int = 128
+    frame_bytes_max: int = FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkName:
+    """What a client is told of the network."""
+
+    overlay: str
+    network: str
+
+
+class ServingNode(Protocol):
+    """What a door needs of a node (`LiveNode`)."""
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        ...
+
+    def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
+        """Publish."""
+        ...
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether events may be published in columns."""
+        ...
+
+    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+        """Publish many events, which end together."""
+        ...
+
+    def tell_revocation(self, statement: bytes) -> str | None:
+        """Let all nodes know that a certificate was taken back; why not, if it is not believed."""
+        ...
+
+    def is_congested(self) -> bool:
+        """Whether whoever publishes should hold back."""
+        ...
+
+    async def relief(self) -> None:
+        """Wait until it is not."""
+        ...
+
+    def subscribe(
+        self, name: str, wanted: Filter, sink: Sink, *, durable: DurableOptions | None = None
+    ) -> None:
+        """Subscribe; raises a ValueError that says why not."""
+        ...
+
+    def detach(self, name: str) -> None:
+        """The consumer is gone; a durable subscription goes on."""
+        ...
+
+    def unsubscribe(self, name: str) -> None:
+        """The subscription ends."""
+        ...
+
+    def acknowledge(self, name: str, position: int) -> None:
+        """All up to this position was taken."""
+        ...
+
+    def waiting_on(self, name: str) -> tuple[str, ...]:
+        """Nodes that have not answered yet."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """Plain values."""
+        ...
+
+
+class ClientConnection(Protocol):
+    """What a door needs of a connection. No call waits."""
+
+    @property
+    def identity(self) -> str:
+        """Who the client is, as its certificate says; empty if nobody knows."""
+        ...
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Close once all is sent."""
+        ...
+
+    def is_full(self) -> bool:
+        """Whether enough waits to be taken by the client."""
+        ...
+
+    def when_relieved(self, then: Callable[[], None]) -> None:
+        """Call once when it is not full any more."""
+        ...
+
+    def hold_reading(self, *, hold: bool) -> None:
+        """Stop, or go on, taking what the client says."""
+        ...
+
+
+class ClientRules(Protocol):
+    """What clients may do, by who they are."""
+
+    def permit_subscribe(self, identity: str, wanted: Filter) -> Filter:
+        """The filter, narrowed to what the client may see; a ValueError says that it is nothing."""
+        ...
+
+    def permit_publish(self, identity: str, publication: Publication) -> str | None:
+        """Why the client may not publish the event; None if it may."""
+        ...
+
+    def bounds_publishing(self, identity: str) -> bool:
+        """Whether each event of the client has to be looked at."""
+        ...
+
+    def limits(self, identity: str) -> DoorLimits:
+        """What the client may ask for."""
+        ...
+
+
+class OpenRules:
+    """Everything is permitted, within the given limits."""
+
+    def __init__(self, limits: DoorLimits | None = None) -> None:
+        self._limits = limits or DoorLimits()
+
+    def permit_subscribe(self, identity: str, wanted: Filter) -> Filter:
+        """The filter as it is."""
+        return wanted
+
+    def permit_publish(self, identity: str, publication: Publication) -> str | None:
+        """Nothing speaks against it."""
+        return None
+
+    def bounds_publishing(self, identity: str) -> bool:
+        """No event has to be looked at."""
+        return False
+
+    def limits(self, identity: str) -> DoorLimits:
+        """The same for all."""
+        return self._limits

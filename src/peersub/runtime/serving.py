@@ -1,0 +1,60 @@
+"""A node that serves clients: the node, its gate, its certificates and its permissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from peersub.runtime.client_gate import ClientGate
+from peersub.runtime.client_ports import ClientRules, NetworkName
+from peersub.runtime.live_node import LiveNode
+from peersub.runtime.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from peersub.runtime.driver import Observer
+    from peersub.runtime.node_security import NodeSecurity
+    from peersub.runtime.security.settings import TlsSettings
+
+__all__ = ["served_node"]
+
+REVOCATIONS: Final = "revocations.jsonl"
+"""Where a node with a data folder keeps which certificates were taken back."""
+
+
+def served_node(
+    settings: NodeSettings,
+    tls: TlsSettings | None = None,
+    permissions: Path | None = None,
+    observer: Observer | None = None,
+) -> tuple[LiveNode, ClientGate]:
+    """A node that takes clients as soon as it is started, and its gate.
+
+    Args:
+        settings: of the node.
+        tls: the files of its certificate, if it is to ask for those of others.
+        permissions: a file that says what clients may do; everything, without.
+        observer: is told each cause with its effects, for a trace.
+
+    Raises:
+        SecurityError: the files of the certificate cannot be used.
+        PermissionsError: the file of permissions cannot be used.
+        SettingsError: there is no such overlay, or setting.
+    """
+    security: NodeSecurity | None = None
+    if tls is not None:
+        from peersub.runtime.node_security import NodeSecurity as Secured
+
+        data = settings.data
+        security = Secured(tls, None if data is None else data / REVOCATIONS)
+    rules: ClientRules | None = None
+    if permissions is not None:
+        from peersub.runtime.client_rules import PermittedRules
+        from peersub.runtime.clock import Clock
+        from peersub.runtime.security.permissions import Permissions
+
+        rules = PermittedRules(Permissions.load(permissions), Clock().now_ms)
+    node = LiveNode(settings, observer=observer, security=security)
+    network = NetworkName(settings.overlay, settings.network)
+    gate = ClientGate(node, network, rules, security)
+    node.on_client_connection = gate
+    return node, gate

@@ -1,0 +1,252 @@
+"""What a light client and its node say to each other, over one connection for all subscriptions.
+
+The client says `ClientHello`, the node answers `ClientWelcome` or `ClientRefused`. From then on the
+client gives numbers, of its own choice, to its subscriptions and its publications, and both sides
+speak of them by these numbers. An event that several subscriptions of the client want travels once.
+
+Flow: a node sends at most as many events for a subscription as the client has granted (the first
+grant is in `SubscribeWanted`, each `Credit` adds to it). What is beyond waits at the node, in the
+bounded queue of the subscription, under its `Overflow`.
+
+Clients know nothing of overlays; the words that they share with them are offered here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Delivery, Publication
+
+__all__ = [
+    "BATCHES",
+    "CLIENT_VERSION",
+    "Acknowledged",
+    "Answered",
+    "Batch",
+    "ClientHello",
+    "ClientRefused",
+    "ClientWelcome",
+    "Credit",
+    "Delivered",
+    "DeliveredBatch",
+    "Delivery",
+    "Message",
+    "Overflow",
+    "Publication",
+    "PublishBatchWanted",
+    "PublishEnded",
+    "PublishWanted",
+    "RevocationTold",
+    "StateWanted",
+    "StatusGiven",
+    "StatusWanted",
+    "SubscribeWanted",
+    "SubscriptionPhase",
+    "SubscriptionState",
+    "UnsubscribeWanted",
+]
+
+CLIENT_VERSION: Final = (1, 0)
+"""Of what is said here; a client and a node with different first numbers refuse each other."""
+
+
+BATCHES: Final = "batches"
+"""A feature of the node, and of the client: it takes many events at once, in columns."""
+
+
+class Overflow(IntEnum):
+    """What happens to an event for which the queue of a subscription has no room.
+
+    A durable subscription needs none of these: what its queue cannot hold stays in the node's log.
+    """
+
+    DROP_OLDEST = 0
+    DROP_NEWEST = 1
+    END = 2
+    """The subscription ends, and says why."""
+
+
+class SubscriptionPhase(IntEnum):
+    """How far a subscription is."""
+
+    PENDING = 0
+    """The node has taken it; nodes that may publish for it have not all answered."""
+    READY = 1
+    ENDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHello(Message):
+    """The first message of a client. `name` is for people; who it is, its certificate says."""
+
+    version: tuple[int, int]
+    features: tuple[str, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientWelcome(Message):
+    """The node serves the client."""
+
+    node: str
+    version: tuple[int, int]
+    overlay: str
+    network: str
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRefused(Message):
+    """The node does not serve the client, and closes the connection."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeWanted(Message):
+    """A subscription begins; `SubscriptionState` follows."""
+
+    number: int
+    filter: Filter
+    name: str = ""
+    """For people, who read it in the status of the node."""
+    durable: str = ""
+    """The name under which the node keeps the subscription while its consumer is away, or none."""
+    since: str = ""
+    """Where a durable one begins: a position in digits, a time, `earliest`, or where it stopped."""
+    overflow: Overflow = Overflow.DROP_OLDEST
+    queue_max: int = 65_536
+    credit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState(Message):
+    """What has become of a subscription; also the answer to `StateWanted`."""
+
+    number: int
+    phase: SubscriptionPhase
+    detail: str = ""
+    """Why it ended, or what it was narrowed to."""
+    waiting_on: tuple[str, ...] = ()
+    """Nodes that have not answered yet."""
+    dropped: int = 0
+    """Events that its queue had no room for, since it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateWanted(Message):
+    """How far is this subscription?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeWanted(Message):
+    """A subscription ends. `forget`: a durable one is given up, too, and not only left."""
+
+    number: int
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered(Message):
+    """An event for these subscriptions of the client."""
+
+    publication: Publication
+    numbers: tuple[int, ...]
+    hops: int
+    positions: tuple[int | None, ...] = ()
+    """Its place in the node's log for each of the numbers that is durable; none if none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredBatch(Message):
+    """Events for subscriptions of the client, in columns; only for a client that says `BATCHES`.
+
+    Each subscription has the places of its events in the batch, rising, 4 bytes each, the least
+    significant first. None of them is durable.
+    """
+
+    batch: Batch
+    wanted: tuple[tuple[int, bytes], ...]
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged(Message):
+    """The consumer of a durable subscription has taken all up to this position."""
+
+    number: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit(Message):
+    """The node may send so many more events for the subscription."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishWanted(Message):
+    """An event to publish; `PublishEnded` names its number when its promise is kept, or cannot."""
+
+    publication: Publication
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBatchWanted(Message):
+    """Many events to publish, which end together; only for a node that says `BATCHES`."""
+
+    batch: Batch
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishEnded(Message):
+    """Publications that have ended well, and others with the reason why they failed."""
+
+    numbers: tuple[int, ...]
+    failures: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationTold(Message):
+    """A certificate was taken back: what its authority has signed, as JSON. All nodes are to know.
+
+    Anybody may say so: it counts by its signature.
+    """
+
+    number: int
+    statement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Message):
+    """What a client has asked for is done, or cannot be, and why."""
+
+    number: int
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWanted(Message):
+    """How is the node?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusGiven(Message):
+    """A part of the node's status, which is JSON."""
+
+    number: int
+    content: bytes
+    last: bool = True

@@ -1,0 +1,136 @@
+"""The gate between connections and doors."""
+
+import asyncio
+
+from client.fake_node import FakeNode
+from client.turns import on_loop, until
+from peersub.filters import Filter
+from peersub.runtime.client_gate import FULL_BYTES, ClientGate
+from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
+from peersub.runtime.connection import Connection, ConnectionSettings
+from peersub.runtime.counters import Counters
+from peersub.wire import FrameDecoder, encode, encode_batch
+from peersub.wire.client_messages import (
+    CLIENT_VERSION,
+    ClientHello,
+    Delivered,
+    StateWanted,
+    SubscribeWanted,
+)
+
+
+class Wire(asyncio.Transport):
+    """A socket that keeps what is written until it is taken."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = bytearray()
+        self.is_aborted = False
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def get_write_buffer_size(self):
+        return len(self.written)
+
+    def write(self, data):
+        self.written += data
+
+    def abort(self):
+        self.is_aborted = True
+
+    def close(self):
+        self.is_aborted = True
+
+    def taken(self):
+        data = bytes(self.written)
+        self.written.clear()
+        return FrameDecoder().feed(data)
+
+
+class Handler:
+    """The transport of a node, as far as a gate needs it."""
+
+    def __init__(self):
+        self.gate = None
+        self.closed = []
+
+    def on_opened(self, connection):
+        pass
+
+    def on_messages(self, connection, messages):
+        connection.trust()
+        assert self.gate(connection, messages) == isinstance(messages[0], ClientHello)
+
+    def on_closed(self, connection, reason):
+        self.closed.append(reason)
+
+    def on_relieved(self, connection):
+        pass
+
+
+class Gated:
+    """A client that connects to a gate, at a time that a test tells."""
+
+    def __init__(self, rules=None):
+        self.now_ms = 0
+        self.node, self.handler, self.wire = FakeNode(), Handler(), Wire()
+        self.gate = self.handler.gate = ClientGate(self.node, NetworkName("chord", "net"), rules)
+        self.connection = Connection(
+            self.handler, ConnectionSettings(), Counters(), lambda: self.now_ms
+        )
+        self.connection.connection_made(self.wire)
+
+    def says(self, *messages):
+        self.connection.data_received(encode_batch(messages))
+
+
+@on_loop
+async def test_a_client_may_be_silent_for_longer_than_a_node():
+    here = Gated()
+    here.says(ClientHello(CLIENT_VERSION))
+    assert not here.connection.is_suspect(4_000)
+    assert here.connection.is_suspect(20_000)
+
+
+@on_loop
+async def test_who_does_not_greet_is_no_client():
+    here = Gated()
+    here.says(StateWanted(1))
+    assert here.wire.taken() == [] and here.gate.status()["clients"] == {}
+
+
+@on_loop
+async def test_frames_are_bounded_by_the_rules():
+    here = Gated(OpenRules(DoorLimits(frame_bytes_max=1_000)))
+    here.says(ClientHello(CLIENT_VERSION, (), "x" * 500))
+    assert not here.wire.is_aborted
+    here.connection.data_received(encode(ClientHello(CLIENT_VERSION, (), "x" * 2_000)))
+    assert here.wire.is_aborted
+
+
+@on_loop
+async def test_a_lost_client_is_forgotten_and_the_transport_hears_of_it():
+    here = Gated()
+    here.says(ClientHello(CLIENT_VERSION), SubscribeWanted(1, Filter("TRUE"), credit=9))
+    assert list(here.gate.status()["clients"]) == ["client-1"] and here.node.sinks
+    here.connection.connection_lost(None)
+    assert here.gate.status()["clients"] == {} and not here.node.sinks
+    assert here.handler.closed == ["the other side closed the connection"]
+
+
+@on_loop
+async def test_a_client_that_reads_nothing_gets_no_more_than_fits():
+    here = Gated()
+    wanted = SubscribeWanted(1, Filter("TRUE"), queue_max=1_000, credit=1_000)
+    here.says(ClientHello(CLIENT_VERSION), wanted)
+    body = bytes(100_000)
+    for number in range(100):
+        here.node.emit_body(number, body)
+        await asyncio.sleep(0)
+    assert FULL_BYTES < here.connection.queued_bytes < FULL_BYTES + 600_000
+    found = []
+    while len(found) < 100:
+        await until(lambda: here.wire.written)
+        found += [message for message in here.wire.taken() if isinstance(message, Delivered)]
+    assert [message.publication.id for message in found] == [f"e{n}" for n in range(100)]

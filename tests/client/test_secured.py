@@ -1,0 +1,171 @@
+"""Nodes with certificates, and clients that may do some things and not others."""
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from client.turns import on_loop, until
+from peersub import connect, join
+from peersub.client import ConnectError, PublishFailedError, SubscriptionEndedError
+from peersub.overlays.core.publication import Publication
+from peersub.runtime.client_rules import PermittedRules
+from peersub.runtime.live_node import StartError
+from peersub.runtime.security.authority import Authority
+from peersub.runtime.security.identity import Role
+from peersub.runtime.security.permissions import Permissions
+from peersub.runtime.security.settings import TlsSettings
+from peersub.runtime.serving import served_node
+from peersub.runtime.settings import NodeSettings
+
+NAMES = {"n1": Role.NODE, "n2": Role.NODE, "ann": Role.CLIENT, "bob": Role.CLIENT}
+
+
+def authority_in(folder):
+    """The files of all that an authority lets in, by name."""
+    now = datetime.now(UTC)
+    authority = Authority.create(folder, "test", now)
+    for name, role in NAMES.items():
+        authority.issue(name, role, now)
+    return {name: TlsSettings.beside(folder / f"{name}.pem") for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return authority_in(tmp_path_factory.mktemp("ours"))
+
+
+@asynccontextmanager
+async def second_node(files, first):
+    """Another node of the same network."""
+    node, _ = served_node(NodeSettings(join=(first.name,)), files["n2"])
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    return authority_in(tmp_path_factory.mktemp("theirs"))
+
+
+@asynccontextmanager
+async def serving(files, permissions=None):
+    """A node with a certificate."""
+    node, _ = served_node(NodeSettings(), files["n1"], permissions)
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+@on_loop
+async def test_with_certificates_all_is_as_without(files):
+    async with (
+        join(tls=files["n1"]) as first,
+        join(first.node, tls=files["n2"]) as second,
+        connect(first.node, tls=files["ann"]) as light,
+        light.subscribe("n > 1") as subscription,
+    ):
+        await subscription.ready(timeout=20)
+        await second.publish({"n": 2}, id="e", delivery="at_least_once", timeout=20)
+        assert (await anext(subscription)).id == "e"
+        status = await light.status()
+        assert status["clients"]["client-2"]["identity"] == "ann"
+
+
+@on_loop
+async def test_who_has_no_certificate_gets_nothing(files, foreign):
+    async with join(tls=files["n1"]) as node:
+        for tls in (None, foreign["ann"]):
+            with pytest.raises(ConnectError):
+                await connect(node.node, tls=tls)
+        refused = served_node(NodeSettings(join=(node.node,), join_timeout_ms=300), foreign["n1"])
+        with pytest.raises(StartError):
+            await refused[0].start()
+        assert (await node.status())["links"] == {}
+
+
+@on_loop
+async def test_a_client_that_asks_for_a_certificate_talks_to_no_other(files):
+    async with join() as node:
+        with pytest.raises(ConnectError):
+            await connect(node.node, tls=files["ann"])
+
+
+@on_loop
+async def test_two_clients_see_only_what_they_may(files, tmp_path):
+    (tmp_path / "permissions.toml").write_text(
+        """
+        [clients.ann]
+        publish = "source = 'ann'"
+        subscribe = "public = TRUE"
+        [clients.bob]
+        subscribe = true
+        """
+    )
+    async with (
+        serving(files, tmp_path / "permissions.toml") as node,
+        connect(node.name, tls=files["ann"]) as ann,
+        connect(node.name, tls=files["bob"]) as bob,
+        connect(node.name, tls=files["n2"]) as trusted,
+        ann.subscribe("TRUE") as some,
+        bob.subscribe("TRUE") as everything,
+    ):
+        assert some.detail.startswith("narrowed to: ") and everything.detail == ""
+        await some.ready(timeout=20)
+        await everything.ready(timeout=20)
+        await ann.publish({"id": 1, "source": "ann", "public": False})
+        await ann.publish({"id": 2, "source": "ann", "public": True})
+        with pytest.raises(PublishFailedError, match="ann may only publish"):
+            await ann.publish({"id": 3, "source": "bob", "public": True})
+        with pytest.raises(PublishFailedError, match="bob may not publish"):
+            await bob.publish({"id": 4})
+        with pytest.raises(SubscriptionEndedError, match="may only see"):
+            await ann.subscribe("public = FALSE").accepted()
+        await trusted.publish({"id": 5, "public": True})
+        assert [(await anext(some)).id for _ in range(2)] == ["2", "5"]
+        assert [(await anext(everything)).id for _ in range(3)] == ["1", "2", "5"]
+
+
+@on_loop
+async def test_a_certificate_that_was_taken_back_opens_nothing(files):
+    authority = Authority(files["ann"].ca.parent)
+    async with (
+        serving(files) as first,
+        second_node(files, first) as second,
+        connect(second.name, tls=files["ann"]) as ann,
+        ann.subscribe("n > 1") as subscription,
+        connect(first.name, tls=files["bob"]) as bob,
+    ):
+        await subscription.ready(timeout=20)
+        (revocation,) = authority.revoke(1, name="ann")
+        forged = replace(revocation, serial=revocation.serial + 1)
+        with pytest.raises(ValueError, match="has not signed"):
+            await bob.tell_revocation(forged.to_json())
+        assert len(first.security.revocations) == 0
+        await bob.tell_revocation(revocation.to_json())
+        # The other node hears of it, and ends the connection that it has.
+        await until(lambda: len(second.security.revocations) == 1)
+        await until(lambda: second.counters["a connection with a certificate that was taken back"])
+        for node in (first, second):
+            with pytest.raises(ConnectError, match="client ann was taken back"):
+                await connect(node.name, tls=files["ann"])
+        await bob.publish({"n": 2}, delivery="at_least_once", timeout=20)
+
+
+def test_all_connections_of_a_client_share_its_rate():
+    now_ms = 0
+    permissions = Permissions.parse("[clients.ann]\npublish = true\nevents_per_second = 2")
+    rules = PermittedRules(permissions, lambda: now_ms)
+    event = Publication("e", {})
+    answers = [rules.permit_publish("ann", event) for _ in range(3)]
+    assert answers == [None, None, "client ann may publish 2 events per second"]
+    now_ms = 1_000
+    assert rules.permit_publish("ann", event) is None
+    assert "may not publish" in rules.permit_publish("bob", event)
+    assert rules.limits("ann").subscriptions_max == 10_000
