@@ -46,7 +46,7 @@ class LiveDriver(Network):
 
     def refusal(self, **differences: Any) -> str:
         try:
-            self.join(**differences)
+            self.join(columns=False, **differences)
         except NodeFailedError as error:
             return str(error)
         raise AssertionError("the node was let in")

@@ -136,7 +136,6 @@ class LiveNode:
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
         self._relieved: asyncio.Event | None = None
-        self._warming: asyncio.Task[None] | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -153,6 +152,10 @@ class LiveNode:
         """
         settings = self.settings
         kind = overlay_kind(settings.overlay)
+        if self.takes_batches:
+            # It takes a second, in which neighbours would get no sign of life: so before there are
+            # any, who may send a batch at once.
+            await asyncio.to_thread(_load_columns)
         store = self._open_store()
         incarnation = store.incarnation
         security = self.security
@@ -195,9 +198,6 @@ class LiveNode:
         store.submit([NameNode(self._name)], lambda _: None)
         self._driver.tell(Restored(store.restored_records()))
         await self._take_part()
-        if self.takes_batches:
-            # Loading the compiled index takes a second: not while neighbours wait for an answer.
-            self._warming = asyncio.create_task(asyncio.to_thread(_load_columns))
 
     def _open_store(self) -> Store | MemoryStore:
         """What earlier lives of the node left behind, if it has a place for that."""
@@ -233,9 +233,6 @@ class LiveNode:
         driver, transport = self._driver, self._transport
         if driver is None or transport is None:
             return
-        if self._warming is not None:
-            await self._warming
-            self._warming = None
         if leave:
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms

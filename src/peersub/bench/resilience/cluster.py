@@ -135,6 +135,7 @@ class Cluster:
             if "started" in line:
                 started.set_result(line["started"])
             elif "failed" in line:
+                worker.is_alive = False
                 started.set_exception(NodeFailedError(line["failed"]))
             else:
                 self._on_line(worker, line)
