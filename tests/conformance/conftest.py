@@ -16,7 +16,7 @@ from conformance.networks import FENCE, Network
 from conformance.simulated import SimulatedNetwork
 from peersub.overlays.registry import OVERLAYS
 
-DRIVERS: dict[str, Callable[[str], Network]] = {
+DRIVERS: dict[str, Callable[[str, int], Network]] = {
     "simulated": SimulatedNetwork,
     "live": LiveDriver,
 }
@@ -56,7 +56,9 @@ class Shared:
 )
 def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
     overlay, driver = request.param
-    shared = Shared(lambda: DRIVERS[driver](overlay))
+    # Loading what matches columns takes longer than all else that a process does.
+    nodes_with_columns = getattr(request.module, "NODES_WITH_COLUMNS", 0)
+    shared = Shared(lambda: DRIVERS[driver](overlay, nodes_with_columns))
     yield shared
     shared.end()
 

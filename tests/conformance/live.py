@@ -14,14 +14,17 @@ from peersub.overlays.core.publication import Publication
 
 T = TypeVar("T")
 BRIEFLY_S = 2.0
-NODES_WITH_COLUMNS = 2
+PATIENT = {"heartbeat_ms": 200, "silence_ms_min": 10_000, "silence_ms_max": 20_000}
+"""On a busy machine a process may stand still for seconds. Best effort loses what is under way on a
+link that is given up, so none is: a process that is killed closes its connections at once."""
 
 
 class LiveDriver(Network):
     """Node processes on this machine. The event loop runs while a scenario waits."""
 
-    def __init__(self, overlay: str) -> None:
+    def __init__(self, overlay: str, nodes_with_columns: int = 0) -> None:
         super().__init__(overlay)
+        self._nodes_with_columns = nodes_with_columns
         self._runner = asyncio.Runner()
         self._network = self._run(self._begin())
         self._workers: dict[str, WorkerProcess] = {}
@@ -30,7 +33,10 @@ class LiveDriver(Network):
         return self._runner.run(doing)
 
     async def _begin(self) -> LiveNetwork:
-        network = LiveNetwork({"overlay": self.overlay, "network": "test"})
+        connection = {"liveness": PATIENT}
+        network = LiveNetwork(
+            {"overlay": self.overlay, "network": "test", "connection": connection}
+        )
         return await network.__aenter__()
 
     def members(self) -> list[str]:
@@ -38,7 +44,7 @@ class LiveDriver(Network):
 
     def join(self, **differences: Any) -> str:
         # Some nodes take events in columns; for the others they are taken apart.
-        differences.setdefault("columns", len(self.members()) < NODES_WITH_COLUMNS)
+        differences.setdefault("columns", len(self.members()) < self._nodes_with_columns)
         worker = self._run(self._network.start(**differences))
         self._workers.pop(worker.name, None)
         self._workers[worker.name] = worker

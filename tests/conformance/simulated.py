@@ -60,7 +60,7 @@ class Notes:
 class SimulatedNetwork(Network):
     """Nodes under a virtual clock; all messages pass through bytes."""
 
-    def __init__(self, overlay: str) -> None:
+    def __init__(self, overlay: str, nodes_with_columns: int = 0) -> None:
         super().__init__(overlay)
         self._notes = Notes()
         self._differences: dict[str, dict[str, Any]] = {}
@@ -79,7 +79,8 @@ class SimulatedNetwork(Network):
         peer = overlay_kind(given["overlay"]).make(PeerId(name, incarnation), 0, settings)
         links = LinkSettings(**given["links"]) if "links" in given else LIVE_LINKS
         protocol = given.get("protocol", (1, 1))
-        features = (BATCHES_FEATURE,) if protocol >= (1, 1) else ()
+        takes_batches = given.get("columns", True) and protocol >= (1, 1)
+        features = (BATCHES_FEATURE,) if takes_batches else ()
         return Node(
             peer, network=given["network"], settings=links, version=protocol, features=features
         )

@@ -19,6 +19,9 @@ from peersub.bench.resilience.worker import content_of
 from peersub.overlays.core.batch import event_id_of
 from peersub.overlays.core.publication import Publication
 
+NODES_WITH_COLUMNS = 2
+"""Of live nodes; for the others batches are taken apart."""
+
 
 def test_a_single_node_delivers_to_itself(network: Network) -> None:
     node = network.grow(1)[0]

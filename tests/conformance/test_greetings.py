@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from conformance.networks import BEST_EFFORT, Network, prices, subscribe_to_prices
+from peersub.overlays.core.batch import event_id_of
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.registry import OVERLAYS
 
 OTHER_SETTING = {
@@ -44,11 +46,17 @@ def test_a_node_with_other_shared_settings_is_refused_with_the_setting(network: 
 def test_nodes_of_the_previous_minor_version_take_part(network: Network) -> None:
     nodes = network.grow(2)
     old = [network.join(protocol=(1, 0)), network.join(protocol=(1, 0))]
-    new = network.join()
+    new = network.join(columns=True)
     nodes = network.grow(5)
     subscribe_to_prices(network, nodes)
     for node in (nodes[0], *old, new):
         network.publish(node, prices(network, range(10), BEST_EFFORT))
+    batch = network.name("b")
+    events = [
+        Publication(event_id_of(batch, number), event.attributes)
+        for number, event in enumerate(prices(network, range(20), BEST_EFFORT))
+    ]
+    network.publish(new, events, batch=batch)
     network.check(new)
 
 

@@ -33,6 +33,7 @@ from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.connection import ConnectionSettings
 from peersub.runtime.live_node import LiveNode, StartError
+from peersub.runtime.liveness import LivenessSettings
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.transport import TransportSettings
 from peersub.wire import sealed, unpack_attributes
@@ -255,8 +256,10 @@ def settings_of(given: dict[str, Any]) -> NodeSettings:
     if "protocol" in read:
         read["protocol"] = tuple(read["protocol"])
     if "connection" in read:
-        connection = ConnectionSettings(**read.pop("connection"))
-        read["transport"] = TransportSettings(connection=connection)
+        connection = dict(read.pop("connection"))
+        if "liveness" in connection:
+            connection["liveness"] = LivenessSettings(**connection["liveness"])
+        read["transport"] = TransportSettings(connection=ConnectionSettings(**connection))
     return NodeSettings(**read)
 
 
