@@ -206,7 +206,7 @@ class Driver:
         self._outside.persist(records, then)
 
     def _drop(self, effect: Drop) -> None:
-        self._counters.add(effect.reason)
+        self._counters.add(_kind_of_reason(effect))
 
     # --- what the transport says ---------------------------------------------------------------
 
@@ -245,6 +245,18 @@ class Driver:
     def on_other(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Somebody who is no node has connected."""
         return self._outside.on_client(connection, messages)
+
+
+def _kind_of_reason(effect: Drop) -> str:
+    """A reason without the names and values in it: others can make up as many as they like.
+
+    >>> _kind_of_reason(Drop("there is no link to n7", None, PeerId("n7")))
+    'there is no link to a peer'
+    >>> _kind_of_reason(Drop("network differs: 'a' here, 'b' at n7", None, PeerId("n7")))
+    'network differs'
+    """
+    reason = effect.reason.partition(": ")[0]
+    return reason if effect.peer is None else reason.replace(str(effect.peer), "a peer")
 
 
 def _nothing(effect: Effect) -> None:
