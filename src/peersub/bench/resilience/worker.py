@@ -3,7 +3,7 @@
 Both are JSON lines. Commands:
 
 * `subscribe` {name, filter or xpath}, `unsubscribe` {name};
-* `publish` {rate, count, symbols, prefix}: many events that are made here, at least once;
+* `publish` {rate, count, symbols, prefix, first}: events that are made here, at least once;
 * `events` {events: [[event, attributes, body], …], delivery, batch}: these events, attributes and
   bodies in base 64; with the name of a batch they are handed over together, in columns;
 * `status`, and `leave`, which ends the process.
@@ -32,8 +32,9 @@ from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.connection import ConnectionSettings
-from peersub.runtime.live_node import LiveNode, StartError
+from peersub.runtime.live_node import StartError
 from peersub.runtime.liveness import LivenessSettings
+from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.transport import TransportSettings
 from peersub.wire import sealed, unpack_attributes
@@ -124,7 +125,7 @@ class Worker:
     """The node, and what it is told to do."""
 
     def __init__(self, settings: NodeSettings) -> None:
-        self._node = LiveNode(settings)
+        self._node, self._gate = served_node(settings)
         self._teller = Teller()
         self._publishing: asyncio.Task[None] | None = None
 
@@ -159,6 +160,8 @@ class Worker:
                 case "publish":
                     self._publishing = asyncio.create_task(self._publish(command))
                 case "status":
+                    # Who asks knows then of all that was delivered before.
+                    self._teller.flush()
                     self._teller.tell(status={**self._node.status(), "process": _process()})
                 case "leave":
                     await self._node.stop()
@@ -199,6 +202,7 @@ class Worker:
     async def _publish(self, command: dict[str, Any]) -> None:
         """Publish at a rate, at least once, and note what becomes of each event."""
         rate, count, symbols = command["rate"], command["count"], command["symbols"]
+        first = command.get("first", 0)
         begun: dict[str, float] = {}
 
         def on_ended(event_id: str, failure: str | None) -> None:
@@ -209,7 +213,7 @@ class Worker:
             await asyncio.sleep(PUBLISH_EVERY_MS / 1_000)
             due = min(int((now_ms() - begin) * rate / 1_000), count)
             publications = []
-            for number in range(done, due):
+            for number in range(first + done, first + due):
                 event_id = f"{command['prefix']}{number}"
                 attributes = {"symbol": f"s{number * 7919 % symbols}", "number": number}
                 begun[event_id] = now_ms()
