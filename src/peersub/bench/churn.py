@@ -39,6 +39,11 @@ SAMPLES: Final = 60
 CONSUMERS_MAX: Final = 200
 """Subscriptions that come and go, at any time."""
 
+SMALL_HISTORIES: Final[Mapping[str, int]] = MappingProxyType(
+    {"replay_events_max": 512, "seen_events_max": 2_048}
+)
+"""What is bounded fills during the warm-up, so that what goes on growing is not."""
+
 MAY_GROW: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
         "resident_kb": (4 * 1_024, 0.05),
@@ -48,8 +53,8 @@ MAY_GROW: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "files": (2, 0.0),
     }
 )
-"""By how much a measure may be greater at the end: by this, and this share of what it was. Memory:
-the histories of events are bounded by time, and may still fill; timers follow the links."""
+"""By how much a measure may be greater at the end: by this, and by this share of what it was.
+Memory comes in pieces; timers follow the links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,9 @@ class _Trial:
         self.folder = folder
         self.say = say
         self.random = random.Random(settings.seed)
-        self.network = LiveNetwork({"overlay": settings.overlay})
+        self.network = LiveNetwork(
+            {"overlay": settings.overlay, "overlay_settings": dict(SMALL_HISTORIES)}
+        )
         self.notes = Notes(SYMBOLS)
         self.result = ChurnResult()
         self.staying: list[WorkerProcess] = []
