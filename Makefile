@@ -24,7 +24,7 @@ demo: .venv/.spark ## Run the main job, end to end, in process and on Spark
 	$(BIN)/peersub demo
 
 test: .venv/.spark ## Run all tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 check: .venv/.base ## Check format, lint and types
 	$(BIN)/ruff format --check .

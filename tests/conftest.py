@@ -8,7 +8,6 @@ others in each run, on demand:
 A failing one prints the decorator and the seed that replay it.
 """
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 # A loaded machine is no failure: no deadline, and no complaint about slow generation.
@@ -23,14 +22,3 @@ settings.register_profile(
     "thorough", settings.get_profile("standard"), derandomize=False, max_examples=10_000
 )
 settings.load_profile("standard")
-
-
-def pytest_collection_modifyitems(items):
-    """Where tests run side by side: those of one module in one process, those of Spark in one.
-
-    Modules share what is costly to make; a second Spark would cost more than it gains.
-    """
-    for item in items:
-        path = item.nodeid.partition("::")[0]
-        group = "spark" if path.startswith("tests/pipeline/") else path
-        item.add_marker(pytest.mark.xdist_group(group))

@@ -9,6 +9,7 @@ import numpy as np
 from peersub.filters import Filter
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
+from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.core.batch import Batch
@@ -85,6 +86,16 @@ MESSAGES: dict[str, Any] = {
     "rumour-set": rumours.RumourSet(bytes(range(16))),
     "rumour-names": rumours.RumourNames((bytes(range(16)), b"\xff" * 16)),
     "rumours": rumours.Rumours((rumours.Rumour("revoked", "2a", b"\x00proof"),)),
+    "mirror-wanted": mirrors.MirrorWanted("e4", (mirrors.NamedFilter("orders", CHEAP),)),
+    "mirror-ready": mirrors.MirrorReady(("orders", "news")),
+    "mirror-ended": mirrors.MirrorEnded(()),
+    "mirror-offer": mirrors.MirrorOffer("e4", (mirrors.NamedFilter("news", LEDE),)),
+    "mirror-released": mirrors.MirrorReleased("orders", ("e1", "b7/3")),
+    "mirror-holds": mirrors.MirrorHolds(
+        "10.0.0.7:7001", "", 17, (mirrors.HeldEvent("e1", ("orders",)),)
+    ),
+    "mirror-misses": mirrors.MirrorMisses("10.0.0.7:7001", "orders", 17, ("e1",)),
+    "mirror-copy": mirrors.MirrorCopy("10.0.0.7:7001", ("orders", "news"), 3, STORY),
     "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),

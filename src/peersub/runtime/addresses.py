@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["join_address", "split_address"]
+from ipaddress import ip_address
+
+__all__ = ["is_anywhere", "join_address", "split_address"]
 
 PORT_MAX = 65_535
 
@@ -24,6 +26,18 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
         raise ValueError(f"{address!r} is no address: it looks like 127.0.0.1:7001")
     return host, int(port)
+
+
+def is_anywhere(host: str) -> bool:
+    """Whether the host stands for all addresses of a machine, and so for none that others can dial.
+
+    >>> is_anywhere("0.0.0.0"), is_anywhere("::"), is_anywhere("127.0.0.1")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def join_address(host: str, port: int) -> str:

@@ -33,6 +33,7 @@ from peersub.overlays.core.records import (
     Record,
 )
 from peersub.runtime.counters import Counters
+from peersub.runtime.mirrored_names import MirroredNames
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 from peersub.runtime.store import FailureKind, LogTime, MemoryStore, Since, Store, StoreFailure
 from peersub.runtime.store.changes import (
@@ -56,6 +57,8 @@ RETRY_S: Final = 1.0
 
 OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
+OnKept = Callable[[str, Filter], None]
+"""Takes a durable subscription that is on disk, and its filter."""
 
 
 def parse_since(since: int | str | None) -> Since:
@@ -99,6 +102,8 @@ class _Feed:
 @dataclass(slots=True)
 class _Durable:
     wanted: Filter
+    is_stored: bool = False
+    """Whether it is on disk."""
     is_ready: bool = False
     feed: _Feed | None = None
 
@@ -110,6 +115,11 @@ class DurableSubscriptions:
         store: where.
         now_ms: the clock.
         counters: of what the disk refused.
+
+    Attributes:
+        mirrored: the subscriptions of other nodes that this one looks after: what they match is
+            kept as well.
+        on_kept, on_removed: hear which durable subscriptions there are.
         on_released: hears which events a consumer has taken.
     """
 
@@ -118,9 +128,11 @@ class DurableSubscriptions:
         store: Store | MemoryStore,
         now_ms: Callable[[], int],
         counters: Counters,
-        on_released: OnReleased | None = None,
     ) -> None:
-        self.on_released = on_released
+        self.mirrored = MirroredNames()
+        self.on_kept: OnKept | None = None
+        self.on_removed: Callable[[str], None] | None = None
+        self.on_released: OnReleased | None = None
         self._store = store
         self._now_ms = now_ms
         self._counters = counters
@@ -129,7 +141,8 @@ class DurableSubscriptions:
         """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
         self._is_ended = False
         self._durables: dict[str, _Durable] = {
-            each.name: _Durable(each.filter) for each in store.durable_subscriptions()
+            each.name: _Durable(each.filter, is_stored=True)
+            for each in store.durable_subscriptions()
         }
 
     def __contains__(self, name: str) -> bool:
@@ -173,16 +186,36 @@ class DurableSubscriptions:
         feed = durable.feed = _Feed(sink, sent=0)
 
         def stored() -> None:
+            durable.is_stored = True
             if not is_known and not self._is_ended:
+                self._say_kept(name, wanted)
                 subscribe(wanted)
             self._begin(name, feed, since)
 
-        if is_known:
-            if durable.is_ready:
-                sink.ready()
+        if is_known and durable.is_ready:
+            sink.ready()
+        if is_known and durable.is_stored:
             stored()
         else:
-            self._submit([DurableStored(name, wanted, self._now_ms())], stored)
+            self.submit([DurableStored(name, wanted, self._now_ms())], stored)
+
+    def recreate(self, name: str, wanted: Filter, subscribe: Callable[[], None]) -> None:
+        """A subscription that a former life of the node had, without a consumer for now."""
+        if name in self._durables:
+            return
+        durable = self._durables[name] = _Durable(wanted)
+
+        def stored() -> None:
+            durable.is_stored = True
+            if name in self._durables and not self._is_ended:
+                self._say_kept(name, wanted)
+                subscribe()
+
+        self.submit([DurableStored(name, wanted, self._now_ms())], stored)
+
+    def _say_kept(self, name: str, wanted: Filter) -> None:
+        if self.on_kept is not None:
+            self.on_kept(name, wanted)
 
     def _begin(self, name: str, feed: _Feed, since: Since) -> None:
         durable = self._durables.get(name)
@@ -192,7 +225,7 @@ class DurableSubscriptions:
         assert position is not None, "it is on disk"
         feed.sent = position
         if since is not None:
-            self._submit([MoveCursor(name, position, may_go_back=True)])
+            self.submit([MoveCursor(name, position, may_go_back=True)])
         self.wake(name)
 
     def detach(self, name: str) -> None:
@@ -207,14 +240,16 @@ class DurableSubscriptions:
         """The subscription ends, and its part of the log."""
         self.detach(name)
         if self._durables.pop(name, None) is not None:
-            self._submit([DurableRemoved(name)])
+            self.submit([DurableRemoved(name)])
+            if self.on_removed is not None:
+                self.on_removed(name)
 
     def acknowledge(self, name: str, position: int) -> None:
         """The consumer has taken all up to this position."""
         durable = self._durables.get(name)
         if durable is None:
             return
-        self._submit([MoveCursor(name, position)])
+        self.submit([MoveCursor(name, position)])
         feed = durable.feed
         if feed is None:
             return
@@ -228,7 +263,9 @@ class DurableSubscriptions:
 
     def ready(self, name: str) -> None:
         """The overlay keeps its promise for the subscription."""
-        durable = self._durables[name]
+        durable = self._durables.get(name)
+        if durable is None or durable.is_ready:
+            return
         durable.is_ready = True
         if durable.feed is not None:
             durable.feed.sink.ready()
@@ -276,15 +313,18 @@ class DurableSubscriptions:
     # --- what comes home -----------------------------------------------------------------------
 
     def take(self, effect: Deliver, names: Sequence[str]) -> None:
-        """An event for durable subscriptions; one under a promise is in the log already."""
+        """An event for durable subscriptions, of this node or mirrored ones.
+
+        One under a promise is on disk already.
+        """
         if effect.publication.delivery is Delivery.AT_LEAST_ONCE:
             for name in names:
                 self.wake(name)
         else:
-            self.append([(effect.publication, tuple(names), effect.hops)])
+            self._append([(effect.publication, tuple(names), effect.hops)])
 
     def take_batch(self, effect: DeliverBatch, wanted: Sequence[tuple[str, np.ndarray]]) -> None:
-        """Events of a batch for durable subscriptions."""
+        """Events of a batch for durable subscriptions, of this node or mirrored ones."""
         if effect.batch.delivery is Delivery.AT_LEAST_ONCE:
             for name, _ in wanted:
                 self.wake(name)
@@ -294,26 +334,28 @@ class DurableSubscriptions:
             for row in rows.tolist():
                 names_of.setdefault(row, []).append(name)
         events = list(effect.batch.publications())
-        self.append(
+        self._append(
             [(events[row], tuple(names), effect.hops) for row, names in sorted(names_of.items())]
         )
 
-    def append(
-        self,
-        events: Sequence[tuple[Publication, tuple[str, ...], int]],
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """Events for the log, each with the subscriptions that want it and its hops."""
+    def _append(self, events: Sequence[tuple[Publication, tuple[str, ...], int]]) -> None:
+        """Events that came without a promise, each with those that want it and its hops."""
         now_ms = self._now_ms()
-        changes = [AppendToLog(event, names, now_ms, hops) for event, names, hops in events]
+        changes: list[Change] = []
+        logged: dict[str, None] = {}
+        for event, names, hops in events:
+            durable = tuple([name for name in names if name in self._durables])
+            if durable:
+                changes.append(AppendToLog(event, durable, now_ms, hops))
+                logged.update(dict.fromkeys(durable))
+            changes.extend(self.mirrored.retain(event, names, now_ms, hops))
 
         def stored() -> None:
-            for name in dict.fromkeys(name for _, names, _ in events for name in names):
+            for name in logged:
                 self.wake(name)
-            if then is not None:
-                then()
 
-        self._submit(changes, stored)
+        if changes:
+            self.submit(changes, stored)
 
     # --- what the protocol persists ------------------------------------------------------------
 
@@ -321,7 +363,7 @@ class DurableSubscriptions:
         """Keep what of the records needs a disk; `then(True)` when it is there."""
         changes = [change for record in records for change in self._changes(record)]
         if changes:
-            self._submit(changes, lambda: then(True))
+            self.submit(changes, lambda: then(True))
         else:
             self._loop.call_soon(then, True)
 
@@ -329,18 +371,18 @@ class DurableSubscriptions:
         match record:
             case IdentityStored():
                 yield KeepRecord(record)
-            case EventStored(publication, names):
+            case EventStored(publication, names, at_ms, hops):
                 if any(name in self._durables for name in names):
                     self._kept.add(publication.id)
                     yield KeepRecord(record)
+                yield from self.mirrored.retain(publication, names, at_ms, hops)
             case EventHandedOver(event_id):
                 if event_id in self._kept:
                     self._kept.discard(event_id)
                     yield KeepRecord(record)
             case BatchStored():
                 for stored in self._stored_of_batch(record):
-                    self._kept.add(stored.publication.id)
-                    yield KeepRecord(stored)
+                    yield from self._changes(stored)
             case BatchHandedOver(batch_id, numbers):
                 for number in numbers:
                     event_id = event_id_of(batch_id, number)
@@ -354,7 +396,7 @@ class DurableSubscriptions:
         """The events of a batch that durable subscriptions want, one by one."""
         names_of: dict[int, list[str]] = {}
         for name, numbers in record.wanted:
-            if name in self._durables:
+            if name in self._durables or name in self.mirrored:
                 for number in numbers:
                     names_of.setdefault(number, []).append(name)
         if not names_of:
@@ -366,7 +408,9 @@ class DurableSubscriptions:
 
     # --- the disk ------------------------------------------------------------------------------
 
-    def _submit(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
+    def submit(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
+        """Write changes; `then` runs on the loop's thread when they are on disk."""
+
         def on_done(failure: StoreFailure | None) -> None:
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(done, failure)
@@ -380,6 +424,6 @@ class DurableSubscriptions:
             if failure.kind in (FailureKind.INVALID, FailureKind.BOUND):
                 return
             if not self._is_ended:
-                self._loop.call_later(RETRY_S, self._submit, changes, then)
+                self._loop.call_later(RETRY_S, self.submit, changes, then)
 
         self._store.submit(changes, on_done)

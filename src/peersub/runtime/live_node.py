@@ -29,18 +29,21 @@ from peersub.overlays.core.causes import (
 from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
 from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
-from peersub.runtime.addresses import join_address, split_address
+from peersub.runtime.addresses import is_anywhere, join_address, split_address
 from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.mirrored_names import is_reserved
+from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
@@ -135,6 +138,7 @@ class LiveNode:
         self._waiting: dict[str, OnEnded | None] = {}
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
+        self._mirroring: Mirroring | None = None
         self._relieved: asyncio.Event | None = None
 
     # --- begin and end -------------------------------------------------------------------------
@@ -151,6 +155,11 @@ class LiveNode:
             StartError: the address cannot be used, or nobody lets the node in.
         """
         settings = self.settings
+        if is_anywhere(split_address(settings.listen)[0]) and not settings.advertise:
+            raise StartError(
+                f"{settings.listen} is every address of this machine, and no name for others to "
+                "reach it by: say which with --advertise HOST:PORT"
+            )
         kind = overlay_kind(settings.overlay)
         if self.takes_batches:
             # It takes a second, in which neighbours would get no sign of life: so before there are
@@ -195,8 +204,12 @@ class LiveNode:
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
         self._durables = DurableSubscriptions(store, self._clock.now_ms, self.counters)
+        mirroring = self._mirroring = Mirroring(
+            self._driver, store, self._durables, self._clock.now_ms, settings.mirrors
+        )
         store.submit([NameNode(self._name)], lambda _: None)
-        self._driver.tell(Restored(store.restored_records()))
+        self._driver.tell(Restored((*store.restored_records(), *mirroring.records)))
+        mirroring.begin()
         await self._take_part()
 
     def _open_store(self) -> Store | MemoryStore:
@@ -234,12 +247,15 @@ class LiveNode:
         if driver is None or transport is None:
             return
         if leave:
+            driver.tell(Leave(), MIRROR_SLOT)
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
             while transport.links and self._clock.now_ms() < deadline:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
+        if self._mirroring is not None:
+            self._mirroring.end()
         if self._durables is not None:
             self._durables.end(ENDED)
         await transport.close()
@@ -318,6 +334,8 @@ class LiveNode:
         driver = self._running()
         durables = self._durables
         assert durables is not None
+        if is_reserved(name):
+            raise SubscriptionRefusedError(f"the name {name!r} is one of those that mirrors use")
         if durable is not None and name not in self._sinks:
             is_known = name in durables
 
@@ -362,7 +380,8 @@ class LiveNode:
     def waiting_on(self, name: str) -> tuple[str, ...]:
         """The nodes that have not answered yet, of those that a subscription waits for."""
         ask = getattr(self._running().node.overlay, "waiting_on", None)
-        return () if ask is None else tuple(str(peer.node) for peer in ask(name))
+        waiting = () if ask is None else tuple(str(peer.node) for peer in ask(name))
+        return waiting or (self._mirroring.waiting_on(name) if self._mirroring else ())
 
     # --- certificates --------------------------------------------------------------------------
 
@@ -402,6 +421,7 @@ class LiveNode:
             "publications_under_way": len(self._waiting),
             "timers": driver.timer_count,
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
+            "mirrors": self._mirroring.status() if self._mirroring else {},
             "store": self._store.status() if self._store is not None else {},
             "counters": self.counters.as_dict(),
         }
@@ -419,7 +439,7 @@ class LiveNode:
             else:
                 durable.append(name)
         if durable and self._durables is not None:
-            self._durables.take(effect, [name for name in durable if name in self._durables])
+            self._durables.take(effect, durable)
 
     def on_deliver_batch(self, effect: DeliverBatch) -> None:
         """Many events for subscriptions of this node."""
@@ -432,16 +452,15 @@ class LiveNode:
             else:
                 durable.append((name, rows))
         if durable and self._durables is not None:
-            known = [(name, rows) for name, rows in durable if name in self._durables]
-            self._durables.take_batch(effect, known)
+            self._durables.take_batch(effect, durable)
 
     def on_ready(self, subscription: str) -> None:
         """The overlay keeps its promise for the subscription."""
         sink = self._sinks.get(subscription)
         if sink is not None:
             sink.ready()
-        elif self._durables is not None and subscription in self._durables:
-            self._durables.ready(subscription)
+        elif self._mirroring is not None:
+            self._mirroring.on_ready(subscription)
 
     def on_published(self, event_id: str, failure: str | None) -> None:
         """A publication has ended."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from peersub.overlays.core.link import LinkSettings
+from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.versions import PROTOCOL_VERSION
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
@@ -63,6 +64,7 @@ class NodeSettings:
     columns: bool = True
     """Whether to take events in columns, where the installation can."""
     links: LinkSettings = LIVE_LINKS
+    mirrors: MirrorSettings = field(default_factory=MirrorSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     protocol: tuple[int, int] = PROTOCOL_VERSION
     """The version to speak: an earlier one of the same major number, without what came later."""

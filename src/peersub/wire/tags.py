@@ -11,6 +11,7 @@ from typing import Final
 
 from peersub.overlays.chord import messages as chord
 from peersub.overlays.core import link_messages as link
+from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
@@ -39,7 +40,7 @@ MESSAGES: Final[dict[int, type]] = {
     15: rumours.RumourSet,
     16: rumours.RumourNames,
     17: rumours.Rumours,
-    # routing: 20 to 39
+    # routing: 20 to 29
     20: routing.Notify,
     21: routing.Confirm,
     22: routing.FilterUpdate,
@@ -47,6 +48,15 @@ MESSAGES: Final[dict[int, type]] = {
     24: routing.FilterMismatch,
     25: routing.ResponsibilityChange,
     26: routing.NotifyBatch,
+    # mirrors: 30 to 39
+    30: mirrors.MirrorWanted,
+    31: mirrors.MirrorReady,
+    32: mirrors.MirrorEnded,
+    33: mirrors.MirrorOffer,
+    34: mirrors.MirrorReleased,
+    35: mirrors.MirrorHolds,
+    36: mirrors.MirrorMisses,
+    37: mirrors.MirrorCopy,
     # flood: 40 to 49
     40: flood.Flooded,
     41: flood.NeighboursWanted,

@@ -227,13 +227,23 @@ def test_an_active_peer_beside_it_does_keep_the_link():
     assert world.toys["b"].losses == [] and passive.losses == []
 
 
-def test_a_passive_peer_comes_first_and_asks_for_no_link():
-    world = World(PLAIN, "ab")
+@BOTH
+def test_a_link_that_a_passive_peer_asked_for_is_the_others_to_close(settings):
+    world = World(settings, "ab")
     asking = Toy(PeerId("a", 0, 1))
     world.nodes["a"].host(asking, passive=True)
     asking.answers.append((Start(), [Connect("b")]))
-    with pytest.raises(AssertionError, match="asks for no link"):
-        world.nodes["a"].handle(Start(), 0, slot=1)
+    world.carry_out("a", world.nodes["a"].handle(Start(), 0, slot=1))
+    world.settle()
+    assert "b" in asking.current and "b" in world.toys["a"].current
+    assert "a" in world.toys["b"].current
+    del world.toys["a"].current["b"]
+    world.ask("a", Disconnect(PeerId("b"), "enough"))
+    world.settle()
+    assert asking.losses == [(PeerId("b"), "enough")] and world.toys["b"].losses
+
+
+def test_a_passive_peer_comes_first():
     world = World(PLAIN, "ab")
     world.link(("a", "b"))
     with pytest.raises(AssertionError, match="before the first link"):

@@ -347,6 +347,20 @@ def test_a_retained_event_is_one_however_often_it_comes(store):
     assert retained(store, "n1") == [("e1", ("d", "f"))]
 
 
+def test_a_store_says_which_of_some_events_it_has(store):
+    write(store, durable("d"), durable("f"), mirror("n1", "d"), mirror("n1", "f"))
+    write(store, AppendToLog(event("e1"), ("d",), BEGIN_MS), stored("e2", "d", "f"))
+    first, second = [entry.position for entry in store.read_log("d", 0, 9)]
+    assert store.log_positions("d", ["e2", "e3", "e1"]) == {"e1": first, "e2": second}
+    assert store.log_positions("f", ["e1", "e2"]) == {"e2": second}
+    assert store.log_positions("unknown", ["e1"]) == {}
+    write(store, RetainEvent("n1", event("e1"), ("d",), BEGIN_MS))
+    write(store, RetainEvent("n1", event("e2"), ("d", "f"), BEGIN_MS))
+    assert store.retained_among("n1", "d", ["e1", "e2", "e3"]) == {"e1", "e2"}
+    assert store.retained_among("n1", "f", ["e1", "e2"]) == {"e2"}
+    assert store.retained_among("n2", "d", ["e1"]) == set()
+
+
 def test_mirrored_subscriptions_are_listed_changed_and_removed(store):
     write(store, mirror("n1", "d"), mirror("n1", "f"), mirror("n2", "d"))
     write(store, mirror("n1", "d", Filter("a = 2")))

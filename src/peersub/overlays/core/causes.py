@@ -9,6 +9,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_facts import MirrorFact
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
 from peersub.overlays.core.rumour_messages import Rumour
@@ -19,6 +20,7 @@ __all__ = [
     "ConsumerAcked",
     "Join",
     "Leave",
+    "MirrorNews",
     "PeerConnected",
     "PeerLost",
     "PeerResumed",
@@ -104,6 +106,13 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorNews:
+    """Something happened on this node that its mirror peer should know."""
+
+    fact: MirrorFact
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """Messages of a peer, in the order of their arrival, for the peer in this slot."""
 
@@ -179,6 +188,7 @@ Cause: TypeAlias = (
     | Publish
     | PublishBatch
     | Tell
+    | MirrorNews
     | Received
     | TimerFired
     | PeerConnected

@@ -126,8 +126,10 @@ class Links:
     # --- what the peers want -------------------------------------------------------------------
 
     def connect(self, slot: int, node: str) -> None:
-        """A peer wants a link; it will hear PeerConnected or ConnectFailed."""
-        assert slot not in self.passive, f"the peer in slot {slot} is passive: it asks for no link"
+        """A peer wants a link; it will hear PeerConnected or ConnectFailed.
+
+        A link that a passive one asked for is shown to all, and is the others' to keep or close.
+        """
         if node == self.me.node:
             self.tell((slot,), ConnectFailed(node, "a node does not connect to itself"))
             return

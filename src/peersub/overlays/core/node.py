@@ -10,9 +10,9 @@ frames. The peers see links and plain messages:
 
 Slots: a node may host several peers. They share its links: each hears of every link, messages name
 the slots, and a link is closed when none of the peers holds it any more. A *passive* peer uses the
-links of the others: it asks for none, keeps none open, and hears PeerLost when the others close
-one. A `Send` between peers of one node is handed over here, in order, and touches no link; a chain
-of such messages that does not end is cut off after `CAUSES_MAX` steps.
+links of the others: it keeps none open, and hears PeerLost when the others close one; one that it
+asks for is theirs to keep. A `Send` between peers of one node is handed over here, in order, and
+touches no link; a chain of such messages that does not end is cut off after `CAUSES_MAX` steps.
 
 Causes that are not about links are for the peer in one slot, which the driver names. Timers and
 disk tokens of slots other than 0 are marked on their way out, and unmarked on their way in.
@@ -136,8 +136,8 @@ class Node:
     def host(self, overlay: Overlay, *, passive: bool = False, feature: str = "") -> None:
         """Another peer lives on this node from now on; links that are up it gets by Connect.
 
-        A passive one asks for no link: it must be there before the first. One with a feature hears
-        of links to nodes that offer it as well: older ones would not understand what it says.
+        A passive one must be there before the first link: it hears of all of them. One with a
+        feature hears of those to nodes that offer it as well: others would not understand it.
         """
         slot = overlay.me.slot
         assert overlay.me == self.me._replace(slot=slot), "the peer is of another node"

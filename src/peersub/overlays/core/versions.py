@@ -6,7 +6,13 @@ trailing fields of messages, and *features*, which a node uses only towards peer
 
 from __future__ import annotations
 
-__all__ = ["BATCHES_FEATURE", "PROTOCOL_VERSION", "RUMOURS_FEATURE", "TUNNELS_FEATURE"]
+__all__ = [
+    "BATCHES_FEATURE",
+    "MIRRORS_FEATURE",
+    "PROTOCOL_VERSION",
+    "RUMOURS_FEATURE",
+    "TUNNELS_FEATURE",
+]
 
 PROTOCOL_VERSION: tuple[int, int] = (1, 1)
 """Major and minor. 1.1 brought what drivers say to each other before HELLO, and clients."""
@@ -19,3 +25,6 @@ TUNNELS_FEATURE = "tunnels"
 
 RUMOURS_FEATURE = "rumours"
 """The node spreads rumours."""
+
+MIRRORS_FEATURE = "mirrors"
+"""The node looks after durable subscriptions of others."""

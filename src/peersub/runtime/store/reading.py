@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,10 +27,12 @@ __all__ = [
     "StagedEvent",
     "committed_keys",
     "durable_subscriptions",
+    "log_positions",
     "mirrored_subscriptions",
     "position_for",
     "read_log",
     "restored_records",
+    "retained_among",
     "retained_events",
     "stage_state",
     "staged_events",
@@ -151,6 +154,22 @@ def read_log(
     ]
 
 
+def log_positions(
+    connection: sqlite3.Connection, subscription: str, event_ids: Iterable[str]
+) -> dict[str, int]:
+    """The positions of those of the events that the log has for a subscription."""
+    found: dict[str, int] = {}
+    for event_id in event_ids:
+        for (position,) in connection.execute(
+            "SELECT log.position FROM log JOIN log_entries "
+            "ON log_entries.position = log.position AND subscription = "
+            "(SELECT number FROM subscriptions WHERE name = ?) WHERE event_id = ?",
+            (subscription, event_id),
+        ):
+            found[event_id] = position
+    return found
+
+
 def _sound(
     connection: sqlite3.Connection, query: str, about: str, after: int, limit: int
 ) -> list[tuple[list[Any], Publication]]:
@@ -238,6 +257,20 @@ def retained_events(
             connection, query, home, after, limit
         )
     ]
+
+
+def retained_among(
+    connection: sqlite3.Connection, home: str, name: str, event_ids: Iterable[str]
+) -> set[str]:
+    """Those of the events that are retained for a subscription of a home."""
+    found: set[str] = set()
+    for event_id in event_ids:
+        row = connection.execute(
+            "SELECT names FROM retained WHERE home = ? AND event_id = ?", (home, event_id)
+        ).fetchone()
+        if row is not None and name in names_of(row[0]):
+            found.add(event_id)
+    return found
 
 
 # --- staged publications -------------------------------------------------------------------------

@@ -206,6 +206,11 @@ class Store:
         """How far the consumer is; None if there is no such subscription."""
         return self.position_for(subscription, None)
 
+    def log_positions(self, subscription: str, event_ids: Sequence[str]) -> dict[str, int]:
+        """The positions of those of the events that the log has for a durable subscription."""
+        with self._asking() as connection:
+            return reading.log_positions(connection, subscription, event_ids)
+
     def last_position(self) -> int:
         """The position of the newest event that was ever in the log."""
         with self._asking() as connection:
@@ -230,6 +235,11 @@ class Store:
         """The first events retained for a home after a number."""
         with self._asking() as connection:
             return reading.retained_events(connection, home, after, limit)
+
+    def retained_among(self, home: str, name: str, event_ids: Sequence[str]) -> set[str]:
+        """Those of the events that are retained for a subscription of a home."""
+        with self._asking() as connection:
+            return reading.retained_among(connection, home, name, event_ids)
 
     # --- staged publications -------------------------------------------------------------------
 

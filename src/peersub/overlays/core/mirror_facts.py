@@ -1,0 +1,112 @@
+"""What a mirror peer is told by its own node: news of subscriptions, and answers of the disk.
+
+All of them are the content of one cause, `MirrorNews`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.publication import Publication
+
+__all__ = [
+    "DurableEnded",
+    "DurableKept",
+    "DurableServed",
+    "DurableTaken",
+    "HeldCopy",
+    "HeldRead",
+    "HoldsChecked",
+    "MirrorFact",
+    "MirrorServed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DurableKept:
+    """There is a durable subscription here, or it has another filter now.
+
+    `restored` says that it was there before the node started: somebody may look after it already.
+    """
+
+    name: str
+    filter: Filter
+    restored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DurableEnded:
+    """A durable subscription of this node has ended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DurableServed:
+    """The overlay keeps its promise for a durable subscription of this node."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DurableTaken:
+    """The consumer of a durable subscription of this node has taken these events."""
+
+    name: str
+    event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorServed:
+    """The overlay keeps its promise for a subscription that this node mirrors; it is on disk."""
+
+    home: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCopy:
+    """An event on disk that is held for subscriptions."""
+
+    publication: Publication
+    names: tuple[str, ...]
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRead:
+    """The next events after a number, of those held for a home; `name` as in `MirrorHolds`."""
+
+    partner: str
+    home: str
+    name: str
+    after: int
+    number: int
+    """Of the last of them."""
+    events: tuple[HeldCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldsChecked:
+    """What this node misses of the events that a partner holds, and which its consumers have."""
+
+    partner: str
+    home: str
+    name: str
+    number: int
+    missing: tuple[str, ...]
+    taken: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Per subscription of this node, the events that its consumer has taken."""
+
+
+MirrorFact: TypeAlias = (
+    DurableKept
+    | DurableEnded
+    | DurableServed
+    | DurableTaken
+    | MirrorServed
+    | HeldRead
+    | HoldsChecked
+)

@@ -1,0 +1,117 @@
+"""What nodes say to each other about mirrors of durable subscriptions.
+
+The *home* is the node on which a durable subscription lives, the *mirror* another one that gets
+its events as well, and keeps them until the consumer has taken them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Publication
+
+__all__ = [
+    "HeldEvent",
+    "MirrorCopy",
+    "MirrorEnded",
+    "MirrorHolds",
+    "MirrorMisses",
+    "MirrorOffer",
+    "MirrorReady",
+    "MirrorReleased",
+    "MirrorWanted",
+    "NamedFilter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFilter:
+    """A durable subscription."""
+
+    name: str
+    filter: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEvent:
+    """An event that somebody holds, and for which subscriptions."""
+
+    event_id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWanted(Message):
+    """Home to mirror: look after these of my subscriptions.
+
+    `epoch` names the log of the home: one that has lost its log has another.
+    """
+
+    epoch: str
+    subscriptions: tuple[NamedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReady(Message):
+    """Mirror to home: from now on, what these want reaches me as well."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorEnded(Message):
+    """Home to mirror: look after these no more; no names mean all of mine."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOffer(Message):
+    """Mirror to home: these I look after for you; you asked when your log was that of `epoch`."""
+
+    epoch: str
+    subscriptions: tuple[NamedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReleased(Message):
+    """Home to mirror: the consumer has these events."""
+
+    name: str
+    event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorHolds(Message):
+    """Either to the other: these events I hold for subscriptions of the home. Which do you miss?
+
+    `name` is the subscription that is gone through, or empty where it is all of them; `number` says
+    how far. Nothing held means that this was all for now.
+    """
+
+    home: str
+    name: str
+    number: int
+    held: tuple[HeldEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorMisses(Message):
+    """The answer: these. None means that all are stored here, and that the next may come."""
+
+    home: str
+    name: str
+    number: int
+    event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorCopy(Message):
+    """An event that the other side misses, for these subscriptions of the home."""
+
+    home: str
+    names: tuple[str, ...]
+    hops: int
+    publication: Publication
