@@ -519,3 +519,34 @@ def bench_resilience(
     from peersub.cli.bench_resilience_command import run_bench_resilience
 
     return run_bench_resilience(dict(locals()))
+
+
+@bench_app.command("hostile")
+def bench_hostile(
+    frames: Annotated[int, typer.Option(min=1, help="Hostile frames to send.")] = 100_000,
+    frames_per_second: Annotated[int, typer.Option(min=1, help="How fast.")] = 2_000,
+    nodes: Annotated[int, typer.Option(min=2, help="Node processes; one is attacked.")] = 3,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second meanwhile.")] = 200,
+    overlay: Annotated[str, typer.Option(help="An overlay that promises at-least-once.")] = "chord",
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    as_json: Json = False,
+) -> int:
+    """Send hostile frames to a live node: does it serve as before, and count what came?"""
+    from peersub.cli.bench_live_commands import run_bench_hostile
+
+    return run_bench_hostile(dict(locals()))
+
+
+@bench_app.command("churn")
+def bench_churn(
+    nodes: Annotated[int, typer.Option(min=4, help="Node processes.")] = 24,
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long.")] = 5.0,
+    per_second: Annotated[float, typer.Option(min=0.1, help="Changes per second.")] = 4.0,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second meanwhile.")] = 50,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    as_json: Json = False,
+) -> int:
+    """Let nodes and subscriptions come and go: does anything grow in the nodes that stay?"""
+    from peersub.cli.bench_live_commands import run_bench_churn
+
+    return run_bench_churn(dict(locals()))

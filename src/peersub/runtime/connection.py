@@ -164,8 +164,6 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The other side has said all it had to say."""
-        if not self._decoder.is_between_frames:
-            self._counters.add("a frame that was cut off")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -174,6 +172,12 @@ class Connection(asyncio.Protocol):
             return
         self._is_closed = True
         self._pieces.clear()
+        if self._close_reason is None and not self.is_dialled:
+            # However it ended: a reset tells no more than an end in good order.
+            if not self._decoder.is_between_frames:
+                self._counters.add("a frame that was cut off")
+            elif self._liveness is None:
+                self._counters.add("a connection that said nothing")
         reason = self._close_reason or (str(exc) if exc else "the other side closed the connection")
         self.handler.on_closed(self, reason)
 

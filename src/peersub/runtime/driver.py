@@ -52,6 +52,8 @@ from peersub.runtime.transport import Transport
 __all__ = ["Driver", "Outside"]
 
 _PEERS_KEPT_MAX: Final = 65_536
+FAILURES_KEPT_MAX: Final = 64
+"""Nodes of which is remembered why they could not be reached."""
 
 
 class Outside(Protocol):
@@ -106,6 +108,8 @@ class Driver:
     ) -> None:
         self.node = node
         self.transport: Transport = None  # type: ignore[assignment]
+        self.failures: dict[str, str] = {}
+        """Why a node could not be reached when it was last tried."""
         self._outside = outside
         self._counters = counters
         self._now_ms = now_ms
@@ -131,6 +135,11 @@ class Driver:
             PublishFailed: lambda effect: outside.on_published(effect.event_id, effect.reason),
             Drop: self._drop,
         }
+
+    @property
+    def timer_count(self) -> int:
+        """Timers that are set."""
+        return len(self._timers)
 
     def tell(self, cause: Cause, slot: int = 0) -> None:
         """Something happens to the node."""
@@ -197,7 +206,7 @@ class Driver:
         self._outside.persist(records, then)
 
     def _drop(self, effect: Drop) -> None:
-        self._counters.add(effect.reason)
+        self._counters.add(_kind_of_reason(effect))
 
     # --- what the transport says ---------------------------------------------------------------
 
@@ -211,10 +220,14 @@ class Driver:
 
     def on_link_up(self, node: str) -> None:
         """There is a connection to the node."""
+        self.failures.pop(node, None)
         self.tell(PeerConnected(self._peer(node)))
 
     def on_link_failed(self, node: str, reason: str) -> None:
         """There is none to be had."""
+        if node not in self.failures and len(self.failures) >= FAILURES_KEPT_MAX:
+            del self.failures[next(iter(self.failures))]
+        self.failures[node] = reason
         self.tell(ConnectFailed(node, reason))
 
     def on_link_lost(self, node: str, reason: str) -> None:
@@ -232,6 +245,18 @@ class Driver:
     def on_other(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Somebody who is no node has connected."""
         return self._outside.on_client(connection, messages)
+
+
+def _kind_of_reason(effect: Drop) -> str:
+    """A reason without the names and values in it: others can make up as many as they like.
+
+    >>> _kind_of_reason(Drop("there is no link to n7", None, PeerId("n7")))
+    'there is no link to a peer'
+    >>> _kind_of_reason(Drop("network differs: 'a' here, 'b' at n7", None, PeerId("n7")))
+    'network differs'
+    """
+    reason = effect.reason.partition(": ")[0]
+    return reason if effect.peer is None else reason.replace(str(effect.peer), "a peer")
 
 
 def _nothing(effect: Effect) -> None:

@@ -8,7 +8,7 @@ All methods are called on the loop that `start` ran on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -83,6 +83,12 @@ def _has_columns() -> bool:
     return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
 
 
+def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
+    """Why a node could not join, by what is known of each that it asked."""
+    told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in contacts]
+    return f"no way into the network by {', '.join(told)}"
+
+
 def _load_columns() -> None:
     """Load all that matches events in columns."""
     import pyarrow as pa
@@ -134,7 +140,6 @@ class LiveNode:
         self._durables: DurableSubscriptions | None = None
         self._mirroring: Mirroring | None = None
         self._relieved: asyncio.Event | None = None
-        self._warming: asyncio.Task[None] | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -156,6 +161,10 @@ class LiveNode:
                 "reach it by: say which with --advertise HOST:PORT"
             )
         kind = overlay_kind(settings.overlay)
+        if self.takes_batches:
+            # It takes a second, in which neighbours would get no sign of life: so before there are
+            # any, who may send a batch at once.
+            await asyncio.to_thread(_load_columns)
         store = self._open_store()
         incarnation = store.incarnation
         security = self.security
@@ -180,8 +189,14 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        features = (BATCHES_FEATURE,) if self.takes_batches else ()
-        node = Node(overlay, network=settings.network, settings=settings.links, features=features)
+        takes_batches = self.takes_batches and settings.protocol >= (1, 1)
+        node = Node(
+            overlay,
+            network=settings.network,
+            settings=settings.links,
+            version=settings.protocol,
+            features=(BATCHES_FEATURE,) if takes_batches else (),
+        )
         if security is not None:
             security.spread(node, self._end_revoked)
         self._relieved = asyncio.Event()
@@ -196,9 +211,6 @@ class LiveNode:
         self._driver.tell(Restored((*store.restored_records(), *mirroring.records)))
         mirroring.begin()
         await self._take_part()
-        if self.takes_batches:
-            # Loading the compiled index takes a second: not while neighbours wait for an answer.
-            self._warming = asyncio.create_task(asyncio.to_thread(_load_columns))
 
     def _open_store(self) -> Store | MemoryStore:
         """What earlier lives of the node left behind, if it has a place for that."""
@@ -219,13 +231,14 @@ class LiveNode:
         driver.tell(Join(contacts) if contacts else Start())
         deadline = self._clock.now_ms() + settings.join_timeout_ms
         while not driver.node.overlay.takes_part:
-            if self._clock.now_ms() > deadline:
+            # What differs between this node and all that it knows stays so: waiting is no use.
+            is_refused = bool(contacts) and all(
+                contact in driver.node.refusals for contact in contacts
+            )
+            if is_refused or self._clock.now_ms() > deadline:
+                reasons = {**driver.failures, **driver.node.refusals}
                 await self.stop(leave=False)
-                raise StartError(
-                    f"no way into the network by {', '.join(contacts)}: "
-                    f"are these nodes running, with the overlay {settings.overlay} "
-                    f"and the network {settings.network!r}?"
-                )
+                raise StartError(_no_way_in(contacts, reasons))
             await asyncio.sleep(0.01)
 
     async def stop(self, *, leave: bool = True) -> None:
@@ -233,9 +246,6 @@ class LiveNode:
         driver, transport = self._driver, self._transport
         if driver is None or transport is None:
             return
-        if self._warming is not None:
-            await self._warming
-            self._warming = None
         if leave:
             driver.tell(Leave(), MIRROR_SLOT)
             driver.tell(Leave())
@@ -405,9 +415,11 @@ class LiveNode:
             "network": self.settings.network,
             "overlay": {"name": self.settings.overlay, **described["overlay"]},
             "links": described["links"],
+            "refused": dict(driver.node.refusals),
             "connections": self._transport.status(),
             "subscriptions": len(self._sinks),
             "publications_under_way": len(self._waiting),
+            "timers": driver.timer_count,
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
             "mirrors": self._mirroring.status() if self._mirroring else {},
             "store": self._store.status() if self._store is not None else {},

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.overlays.core.versions import PROTOCOL_VERSION
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
 from peersub.runtime.transport import TransportSettings
@@ -65,6 +66,8 @@ class NodeSettings:
     links: LinkSettings = LIVE_LINKS
     mirrors: MirrorSettings = field(default_factory=MirrorSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
+    protocol: tuple[int, int] = PROTOCOL_VERSION
+    """The version to speak: an earlier one of the same major number, without what came later."""
     join_timeout_ms: int = 30_000
     leave_timeout_ms: int = 5_000
 

@@ -138,8 +138,8 @@ class Transport:
         self._client_tls = client_tls
         self._check_peer = check_peer
         self._attempts: dict[str, _Attempt] = {}
-        self._failures: dict[str, tuple[int, int]] = {}
-        """Per node: attempts in a row that failed, and until when it is not dialled."""
+        self._failures: dict[str, tuple[int, int, str]] = {}
+        """Per node: attempts in a row that failed, until when it is not dialled, and why."""
         self._unnamed: dict[Connection, None] = {}
         self._others: dict[Connection, None] = {}
         self._node_of: dict[Connection, str] = {}
@@ -197,9 +197,8 @@ class Transport:
         """Reach a node; a link that is up, or an attempt under way, is enough."""
         if node in self.links or node in self._attempts or self._is_closed:
             return
-        failures, until_ms = self._failures.get(node, (0, 0))
+        failures, until_ms, reason = self._failures.get(node, (0, 0, ""))
         if failures and self._now_ms() < until_ms:
-            reason = "it could not be reached a moment ago"
             asyncio.get_running_loop().call_soon(self.listener.on_link_failed, node, reason)
             return
         self._dialled += 1
@@ -283,17 +282,17 @@ class Transport:
             reason = str(error) or type(error).__name__
         if reason and self._attempts.get(node) is attempt:
             del self._attempts[node]
-            self._failed(node)
+            self._failed(node, reason)
             connection.abort(reason)
             self.listener.on_link_failed(node, reason)
 
-    def _failed(self, node: str) -> None:
+    def _failed(self, node: str, reason: str) -> None:
         """Do not try again at once."""
-        failures, _ = self._failures.pop(node, (0, 0))
+        failures, _, _ = self._failures.pop(node, (0, 0, ""))
         pause_ms = BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
         if len(self._failures) >= FAILURES_KEPT_MAX:
             del self._failures[next(iter(self._failures))]
-        self._failures[node] = (failures + 1, self._now_ms() + pause_ms)
+        self._failures[node] = (failures + 1, self._now_ms() + pause_ms, reason)
 
     def _refusal(self, connection: Connection, node: str) -> str | None:
         """Why the other end may not be taken for this node."""

@@ -10,11 +10,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Cluster", "WorkerProcess"]
+import peersub
+
+__all__ = ["Cluster", "NodeFailedError", "WorkerProcess"]
 
 LINE_BYTES_MAX = 16 * 1_024 * 1_024
+CONTACTS = 3
+"""Nodes that a joining one is told of."""
+
+
+class NodeFailedError(RuntimeError):
+    """A node did not start: the text is its own."""
 
 
 class WorkerProcess:
@@ -51,6 +60,13 @@ class WorkerProcess:
         """SIGCONT."""
         self.is_stopped = False
         self.signal(signal.SIGCONT)
+
+
+def _environment() -> dict[str, str]:
+    """Workers run the code that started them, wherever it was imported from."""
+    source = str(Path(peersub.__file__).parent.parent)
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 OnLine = Callable[[WorkerProcess, dict[str, Any]], None]
@@ -92,7 +108,7 @@ class Cluster:
 
         `prefix` is what the command begins with, to run it elsewhere.
         """
-        contacts = [worker.name for worker in self.living() if worker.name][:3]
+        contacts = [worker.name for worker in self.living() if worker.name][:CONTACTS]
         given = {"listen": listen, "join": contacts, **self._settings, **settings}
         process = await asyncio.create_subprocess_exec(
             *prefix,
@@ -102,6 +118,7 @@ class Cluster:
             json.dumps(given),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=_environment(),
             limit=LINE_BYTES_MAX,
         )
         worker = WorkerProcess(len(self.workers), process)
@@ -117,8 +134,14 @@ class Cluster:
             line = json.loads(raw)
             if "started" in line:
                 started.set_result(line["started"])
+            elif "failed" in line:
+                worker.is_alive = False
+                started.set_exception(NodeFailedError(line["failed"]))
             else:
                 self._on_line(worker, line)
-        worker.is_alive = False
         if not started.done():
-            started.set_exception(RuntimeError("a node ended before it had started"))
+            worker.is_alive = False
+            started.set_exception(NodeFailedError("the node ended before it had started"))
+        elif worker.is_alive:
+            worker.is_alive = False
+            self._on_line(worker, {"died": worker.name})

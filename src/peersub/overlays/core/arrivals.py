@@ -32,6 +32,7 @@ from peersub.overlays.core.session import Session
 
 __all__ = ["LINK_MESSAGES", "Arrivals"]
 
+OTHER_SESSION = "a frame of another session"
 LINK_MESSAGES: tuple[type[Message], ...] = (
     Acknowledgement,
     BetweenSlots,
@@ -176,10 +177,9 @@ class Arrivals:
     def _session(self, node: str, epoch: int, sender_epoch: int, via: str) -> Session | None:
         """The session that a frame belongs to; the frame shows that the other side knows it."""
         link = self._links.table.get(node)
-        if link is None or link.session is None:
-            return None
-        session = link.session
-        if not session.belongs(epoch, sender_epoch):
+        session = None if link is None else link.session
+        if link is None or session is None or not session.belongs(epoch, sender_epoch):
+            self._drop(OTHER_SESSION, PeerId(node))
             return None
         self._came_over(link, via)
         if link.state is LinkState.GREETING:
@@ -194,6 +194,8 @@ class Arrivals:
         link = links.table[node]
         session.on_acknowledged(frame.acknowledged, links.now_ms)
         links.unacknowledged[node] = None
+        if frame.sequence <= session.received:
+            self._drop("a frame that came before", link.peer)
         for message in session.accept(frame):
             self._deliver(link, message)
             if link.session is not session or links.table.get(node) is not link:
@@ -217,6 +219,8 @@ class Arrivals:
             link.epoch_there,
         ):
             self._on_last_words(link, goodbye)
+        else:
+            self._drop(OTHER_SESSION, PeerId(node))
 
     # --- messages of the links' own ------------------------------------------------------------
 

@@ -135,7 +135,10 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Something ends here, and why: a message nobody expected, an event that a bound cut off."""
+    """Something ends here, and why: a message nobody expected, an event that a bound cut off.
+
+    Reasons are counted. Names and values that others choose come after a colon, or are the peer's.
+    """
 
     reason: str
     event_id: str | None = None

@@ -39,7 +39,8 @@ def refusal(mine: Hello, theirs: Hello, dialled: str) -> str | None:
     if theirs.peer.node == mine.peer.node:
         return f"{mine.peer.node} is this node itself"
     if theirs.peer.node != dialled:
-        return f"the node calls itself {theirs.peer.node!r}, not {dialled!r}: use that address"
+        other = theirs.peer.node
+        return f"the node has another name: it is {other!r}, not {dialled!r}: use that address"
     if theirs.network != mine.network:
         return _differ("network", mine.network, theirs.network, theirs.peer)
     if theirs.version[0] != mine.version[0]:

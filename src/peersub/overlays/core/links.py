@@ -70,6 +70,9 @@ HELD_LIGHT_MAX = 256
 LINKS_MAX = 65_536
 """Links beyond which no node is welcome over a relay."""
 
+REFUSALS_KEPT_MAX = 64
+"""Nodes of which is remembered why there can be no link to them."""
+
 CLOSING_RESENDS = 8
 """How many times `resend_ms` a link may take to say goodbye."""
 
@@ -113,6 +116,8 @@ class Links:
         """Links on which an acknowledgement is due once the batch is handled."""
         self.before_telling: Callable[[], None] = _nothing
         """Called before a peer is told something, so that it first gets what arrived before."""
+        self.refusals: dict[str, str] = {}
+        """Why there can be no link to a node, by the last that was heard of it."""
         self._make_hello = make_hello
         self._slots = slots
         self._epoch = _adopted_epoch(me)
@@ -343,6 +348,7 @@ class Links:
         """Both HELLOs are known on both sides."""
         link.state = _UP
         link.attempts = 0
+        self.refusals.pop(link.node, None)
         if self.tunnels:
             self.tunnels.link_up(link)
         if link.wanted:
@@ -376,6 +382,7 @@ class Links:
     def refused(self, link: Link, hello: Hello, reason: str, via: str) -> None:
         """There can be no link; the other side has found the same, or will from our HELLO."""
         if link.state is not _REFUSED:
+            self._keep_refusal(link.node, reason)
             if link.holders:
                 self.tell(link.holders, PeerLost(link.peer, reason))
             elif link.asked:
@@ -390,6 +397,12 @@ class Links:
             self.say_hello(link, via)
         if not self.settings.acknowledge or hello.heard or not link.is_connected:
             self.end(link, reason)
+
+    def _keep_refusal(self, node: str, reason: str) -> None:
+        self.refusals.pop(node, None)
+        if len(self.refusals) >= REFUSALS_KEPT_MAX:
+            del self.refusals[next(iter(self.refusals))]
+        self.refusals[node] = reason
 
     def broken(self, link: Link, reason: str) -> None:
         """The path works no more. If another is looked for, nobody need know."""

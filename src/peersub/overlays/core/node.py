@@ -195,6 +195,11 @@ class Node:
         link = self._links.table.get(node)
         return None if link is None else link.path
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Nodes with which this one cannot work together, and what differs."""
+        return self._links.refusals
+
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values: links by node, and what the overlay says of itself."""
         table = self._links.table

@@ -245,7 +245,7 @@ class Tunnels:
         target, source = tunnelled.target, tunnelled.source.node
         link = self._links.table.get(target)
         if source != sender:
-            reason = f"a message of {source} came over {sender}, and is to be relayed again"
+            reason = f"a message that is to be relayed again: of {source}, over {sender}"
             self._links.effects.append(Drop(reason, None, tunnelled.source))
         elif link is None or not _can_relay(link):
             self._links.say_reliably(sender, TunnelBroken(target))

@@ -1,0 +1,264 @@
+"""A live node under attack: does it go on serving, as fast as before, and count what came?
+
+A small network delivers events at a steady rate, first in peace, then while attackers send hostile
+frames to one of its nodes (`hostile_frames`). Judged are the deliveries, by brute force, the
+latency of those to subscribers on the node that is attacked, its memory, its descriptors, and
+whether each act was counted by a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from peersub.bench.hostile_frames import Act, Ending, Target, hostile_acts
+from peersub.bench.live_network import LiveNetwork
+from peersub.bench.process_figures import ProcessFigures, figures_of
+from peersub.bench.resilience.cluster import WorkerProcess
+from peersub.bench.resilience.judging import Judgement, Notes
+from peersub.bench.resilience.worker import now_ms
+
+__all__ = ["HostileResult", "HostileSettings", "run_hostile"]
+
+SYMBOLS: Final = 10
+HELD_MAX: Final = 128
+"""Connections that attackers hold at once: the node turns away more than it can greet."""
+GREETING_MS: Final = 1_000
+RESIDENT_GROWTH_KB_MAX: Final = 64 * 1_024
+DESCRIPTORS_LEFT_MAX: Final = 4
+"""Descriptors that a node may have more afterwards: a link to a neighbour may be made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostileSettings:
+    """How many frames, how fast."""
+
+    frames: int = 100_000
+    frames_per_second: int = 2_000
+    nodes: int = 3
+    rate: int = 200
+    calm_s: float = 10.0
+    overlay: str = "chord"
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class HostileResult:
+    """What was seen."""
+
+    acts: Counter[str] = field(default_factory=Counter)
+    frames: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
+    uncounted: list[str] = field(default_factory=list)
+    """Kinds of acts that the node did not count as often as they came."""
+    judgement: Judgement = field(default_factory=Judgement)
+    calm_ms: dict[str, float] = field(default_factory=dict)
+    attacked_ms: dict[str, float] = field(default_factory=dict)
+    before: ProcessFigures | None = None
+    after: ProcessFigures | None = None
+    descriptors_max: int = 0
+    seconds: float = 0.0
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in words; latency is for people to judge."""
+        found = []
+        if not self.judgement.is_clean or self.judgement.failed:
+            found.append(f"deliveries: {self.judgement.as_dict()}")
+        if self.uncounted:
+            found.append(f"not counted: {', '.join(self.uncounted)}")
+        if self.before is not None and self.after is not None:
+            growth_kb = self.after.resident_kb - self.before.resident_kb
+            if growth_kb > RESIDENT_GROWTH_KB_MAX:
+                found.append(f"memory has grown by {growth_kb:,} KB")
+            left = self.after.descriptors - self.before.descriptors
+            if left > DESCRIPTORS_LEFT_MAX:
+                found.append(f"{left} descriptors were left open")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        before, after = self.before, self.after
+        return {
+            "frames": self.frames,
+            "connections": self.acts.total(),
+            "acts": dict(sorted(self.acts.items())),
+            "counted": self.counted,
+            "deliveries": self.judgement.as_dict(),
+            "latency_ms_calm": self.calm_ms,
+            "latency_ms_attacked": self.attacked_ms,
+            "resident_kb": [each.resident_kb for each in (before, after) if each is not None],
+            "descriptors": [each.descriptors for each in (before, after) if each is not None],
+            "descriptors_max": self.descriptors_max,
+            "seconds": round(self.seconds, 1),
+            "problems": self.problems,
+        }
+
+
+class _Trial:
+    def __init__(self, settings: HostileSettings, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.say = say
+        self.result = HostileResult()
+        connection = {"greeting_ms": GREETING_MS}
+        self.network = LiveNetwork({"overlay": settings.overlay, "connection": connection})
+        self.notes = Notes(SYMBOLS)
+        self.wishes: dict[str, str] = {}
+        self.published = 0
+        self.expected_reasons: list[tuple[str, ...]] = []
+
+    async def run(self) -> HostileResult:
+        settings, result = self.settings, self.result
+        async with self.network as network:
+            workers = [await network.start() for _ in range(settings.nodes)]
+            target, publisher = workers[0], workers[-1]
+            for worker in workers:
+                await self._subscribe(worker)
+            on_target = [name for name in self.wishes if name.startswith("w0-")]
+            await self._publish(publisher, settings.calm_s)
+            result.calm_ms = self._latencies(on_target, 0)
+            result.before = figures_of(target.process.pid)
+            counters = (await network.status([target]))[0]["counters"]
+            begin_ms, first = now_ms(), self.published
+            attack = asyncio.create_task(self._attack(target, workers[1]))
+            while not attack.done():
+                await self._publish(publisher, 1.0)
+                seen = figures_of(target.process.pid).descriptors
+                result.descriptors_max = max(result.descriptors_max, seen)
+            await attack
+            result.seconds = (now_ms() - begin_ms) / 1_000
+            result.attacked_ms = self._latencies(on_target, first)
+            await self._judge(target, counters)
+        return result
+
+    async def _subscribe(self, worker: WorkerProcess) -> None:
+        names = [f"w{worker.number}-{number}" for number in range(SYMBOLS // 2)]
+        for number, name in enumerate(names):
+            self.wishes[name] = f"s{(worker.number + number) % SYMBOLS}"
+            self.notes.subscribed(name, self.wishes[name])
+        wishes = {name: {"filter": f"symbol = '{self.wishes[name]}'"} for name in names}
+        await self.network.subscribe(worker, wishes)
+        for name in names:
+            self.notes.ready(name, now_ms())
+
+    async def _publish(self, publisher: WorkerProcess, seconds: float) -> None:
+        """Publish at the rate for so long, and wait until all has ended."""
+        count = max(1, int(self.settings.rate * seconds))
+        first, self.published = self.published, self.published + count
+        publisher.command(
+            do="publish",
+            rate=self.settings.rate,
+            first=first,
+            count=count,
+            symbols=SYMBOLS,
+            prefix="e-",
+        )
+        ended = self.network.ended
+        ids = [f"e-{number}" for number in range(first, first + count)]
+        await self.network.until(lambda: all(each in ended for each in ids), "publications end")
+
+    def _latencies(self, names: list[str], first: int) -> dict[str, float]:
+        """Of deliveries to these subscriptions, of events from this number on."""
+        begun = self.network.begun_ms
+        found = sorted(
+            at_ms - begun[event]
+            for (name, event), at_ms in self.network.arrivals_ms.items()
+            if name in names and int(event.rpartition("-")[2]) >= first
+        )
+        places = {"p50": 0.5, "p99": 0.99}
+        return {
+            name: round(found[min(int(len(found) * place), len(found) - 1)], 2)
+            for name, place in places.items()
+            if found
+        }
+
+    # --- the attack ------------------------------------------------------------------------------
+
+    async def _attack(self, target: WorkerProcess, neighbour: WorkerProcess) -> None:
+        settings, result = self.settings, self.result
+        acts = hostile_acts(settings.seed, Target(target.name, neighbour.name), settings.frames)
+        self.say(f"{settings.frames:,} hostile frames for {target.name}")
+        room = asyncio.Semaphore(HELD_MAX)
+        begin_ms = now_ms()
+        async with asyncio.TaskGroup() as group:
+            for act in _counting(acts, result):
+                due_ms = begin_ms + 1_000 * result.frames / settings.frames_per_second
+                await asyncio.sleep(max(0.0, due_ms - now_ms()) / 1_000)
+                await room.acquire()
+                if act.reasons:
+                    self.expected_reasons.append(act.reasons)
+                group.create_task(_commit(act, target.name, room))
+
+    async def _judge(self, target: WorkerProcess, counters: dict[str, int]) -> None:
+        network, result = self.network, self.result
+        status: dict[str, Any] = {}
+
+        # Connections that were held end when the node has waited long enough for a word.
+        for _ in range(1_000):
+            (status,) = await network.status([target])
+            if not status["connections"]["unnamed"] and not status["connections"]["clients"]:
+                break
+        result.after = figures_of(target.process.pid)
+        await network.status(network.cluster.living())
+        result.counted = {
+            reason: count - counters.get(reason, 0)
+            for reason, count in status["counters"].items()
+            if count > counters.get(reason, 0)
+        }
+        result.uncounted = _uncounted(self.expected_reasons, result.counted)
+        for event, begun_ms in network.begun_ms.items():
+            self.notes.ended(event, begun_ms, begun_ms, network.ended[event])
+        for name, events in network.got.items():
+            for event, times in events.items():
+                for _ in range(times):
+                    self.notes.got(name, event, network.arrivals_ms[name, event])
+        result.judgement = self.notes.judge()
+
+
+def _counting(acts: Iterator[Act], result: HostileResult) -> Iterator[Act]:
+    for act in acts:
+        result.acts[act.kind] += 1
+        result.frames += act.frames
+        yield act
+
+
+def _uncounted(expected: list[tuple[str, ...]], counted: dict[str, int]) -> list[str]:
+    """Sets of reasons of which fewer were counted than there were acts with no other reason."""
+    found = []
+    for reasons in sorted(set(expected)):
+        acts = sum(1 for each in expected if set(each) <= set(reasons))
+        seen = sum(counted.get(reason, 0) for reason in reasons)
+        if seen < acts:
+            found.append(f"{acts} acts, {seen} times {' or '.join(reasons)}")
+    return found
+
+
+async def _commit(act: Act, node: str, room: asyncio.Semaphore) -> None:
+    """One connection, from its begin to its end."""
+    host, _, port = node.rpartition(":")
+    try:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            try:
+                writer.write(act.data)
+                if act.ending is Ending.HELD:
+                    async with asyncio.timeout(20 * GREETING_MS / 1_000):
+                        while await reader.read(65_536):
+                            pass
+                else:
+                    writer.write_eof()
+                    await writer.drain()
+            finally:
+                writer.close()
+                await writer.wait_closed()
+    finally:
+        room.release()
+
+
+async def run_hostile(settings: HostileSettings, say: Callable[[str], None]) -> HostileResult:
+    """Attack a node of a live network, and judge what it made of it."""
+    return await _Trial(settings, say).run()
