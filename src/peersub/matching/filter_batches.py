@@ -51,9 +51,9 @@ class Wanted:
         # The rows of one filter come in order: it is asked about them in order.
         order = np.argsort(filters, kind="stable")
         rows, filters = rows[order], filters[order]
-        begins = np.flatnonzero(np.diff(filters, prepend=-1))
-        ends = [*begins[1:].tolist(), len(rows)]
-        for begin, end in zip(begins.tolist(), ends, strict=True):
+        begins = np.flatnonzero(np.diff(filters, prepend=-1)).tolist()
+        # None begins where nothing was found: then none ends either.
+        for begin, end in zip(begins, [*begins[1:], len(rows)][: len(begins)], strict=True):
             yield int(filters[begin]), rows[begin:end]
 
     def rows_of(self, is_meant: np.ndarray) -> np.ndarray:
