@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import time
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -208,6 +209,10 @@ class _Process:
         await self.close()
         self._member = load_member(system)
         return await self._member.open(opening)
+
+    async def cpu_ns(self) -> int:
+        """What this process has used of the processors, all threads together."""
+        return time.process_time_ns()
 
     async def close(self) -> None:
         """Be a member of nothing."""

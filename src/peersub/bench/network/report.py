@@ -120,6 +120,7 @@ def _ratios(result: NetworkResult, ours: TrialResult) -> dict[str, float | None]
             form=ONE_BY_ONE,
         )
         ratios[system] = _ratio(ours, other)
+        ratios[f"{system}_cpu"] = _quotient(ours, other, lambda each: each.cpu_us_per_event)
         ratios[f"{system}_bytes"] = _quotient(
             ours, other, lambda each: each.loopback_bytes_per_event
         )
@@ -141,6 +142,7 @@ def show(result: NetworkResult, console: Console | None = None) -> None:
     for system, reason in result.skipped.items():
         out.print(f"{system} was skipped: {reason}", markup=False)
     out.print(
+        "CPU: of all processes together, without the server of NATS; "
         "bytes: what the kernel counted on loopback, per event published; "
         f"up to {result.idle_bytes_per_s_max / 1e3:,.0f} kB/s were there without the benchmark's"
     )
@@ -154,7 +156,7 @@ def _throughput(result: NetworkResult) -> Table:
     table = Table(title="throughput", title_justify="left")
     for column in ("workload", "system"):
         table.add_column(column)
-    for column in ("events/s", "to zenoh", "to nats", "bytes/event", "to zenoh"):
+    for column in ("events/s", "to zenoh", "to nats", "CPU µs/event", "bytes/event", "to zenoh"):
         table.add_column(column, justify="right")
     before = None
     shown = [each for each in result.trials if each.trial.per_second is None]
@@ -172,6 +174,7 @@ def _throughput(result: NetworkResult) -> Table:
             f"{each.events_per_s:,.0f}" + (" MISMATCH" if each.mismatches else ""),
             _times(ratios["zenoh"]),
             _times(ratios["nats"]),
+            f"{each.cpu_us_per_event:,.1f}",
             "" if size is None else f"{size:,.0f}",
             _times(ratios["zenoh_bytes"]),
         )

@@ -27,7 +27,7 @@ DELIVERIES_MAX: Final = 3_200_000
 MESSAGE_SLOWER: Final = 4
 """Systems that take messages one by one get fewer events by this factor, so that a trial takes
 about as long."""
-SINGLE_SLOWER: Final = 64
+SINGLE_SLOWER: Final = 256
 """The same for peersub's own door for single events."""
 HOPS: Final = 3
 

@@ -105,6 +105,9 @@ class TrialResult:
     loopback_bytes_per_event: float | None
     connection_bytes_per_event: float | None
     """By the counters of the connections, where a system has them: payload and frames only."""
+    cpu_us_per_event: float
+    """Processor time of all processes together. It depends less than events per second on what
+    else the machine does."""
     latencies: Latencies | None
     mismatches: tuple[str, ...] = field(default=())
 
@@ -208,6 +211,7 @@ class Network:
             best.deliveries,
             best.loopback_bytes_per_event,
             best.connection_bytes_per_event,
+            min(run.cpu_us_per_event for run in runs),
             best.latencies,
             mismatches,
         )
@@ -235,13 +239,15 @@ class Network:
             for host in range(workload.hosts)
         ]
         call_all(crew.hosts, "arm", arms)
+        cpu_before = sum(call_all(self._members, "cpu_ns"))
         own_before, before = self._bytes_out(), loopback_bytes()
         crew.publisher.ask("publish", publishing)
         if self._lose_one_at is not None:
             wait_s = LOST_S_MAX
         all_came = call_all(crew.hosts, "complete", [wait_s] * len(crew.hosts))
         published: PublisherReport = crew.publisher.answer()
-        own_after, after = self._bytes_out(), loopback_bytes()
+        after, own_after = loopback_bytes(), self._bytes_out()
+        cpu_ns = sum(call_all(self._members, "cpu_ns")) - cpu_before
         time.sleep(SETTLE_S)
         reports: list[HostReport] = call_all(crew.hosts, "report")
         mismatches = [*published.failures, *_differences(workload, answer, reports)]
@@ -260,6 +266,7 @@ class Network:
             sum(int(report.counts.sum()) for report in reports),
             _per_event(before, after, trial.events),
             _per_event(own_before, own_after, trial.events),
+            cpu_ns / 1e3 / trial.events,
             _latencies(reports, published) if trial.per_second is not None else None,
             tuple(mismatches),
         )
@@ -318,5 +325,5 @@ def _in_words(result: TrialResult) -> str:
     if result.latencies is not None:
         what = f"p50 {result.latencies.p50_ms:.2f} ms, p99 {result.latencies.p99_ms:.2f} ms"
     else:
-        what = f"{result.events_per_s:,.0f} events/s"
+        what = f"{result.events_per_s:,.0f} events/s, {result.cpu_us_per_event:,.1f} us each"
     return what if not result.mismatches else f"{what}, MISMATCH: {result.mismatches[0]}"

@@ -37,7 +37,8 @@ __all__ = ["ZenohMember"]
 
 CHANNEL_SIZE: Final = 16_384
 """Events of a key that wait for a host; a channel that is full holds back the connection."""
-_LINKED_S_MAX: Final = 20.0
+_END_S_MAX: Final = 2.0
+"""How long the thread may take to notice; it does not keep the process."""
 
 
 class ZenohMember:
@@ -193,10 +194,8 @@ class ZenohMember:
     async def close(self) -> None:
         """End at once."""
         self._is_closed = True
-        for channel in self._channels:
-            channel.undeclare()
-        if self._thread is not None:
-            self._thread.join(_LINKED_S_MAX)
         if self._session is not None:
             self._session.close()
             self._session = None
+        if self._thread is not None:
+            self._thread.join(_END_S_MAX)
