@@ -67,6 +67,9 @@ class ZenohMember:
             "scouting/multicast/enabled": False,
             "scouting/gossip/enabled": False,
             "listen/endpoints": [],
+            # Hosts stand for machines. By default peers of one machine pass large messages, such
+            # as packed tables, through shared memory.
+            "transport/shared_memory/enabled": False,
         }
         if opening.role == PUBLISHER:
             address = f"tcp/127.0.0.1:{free_port()}"
