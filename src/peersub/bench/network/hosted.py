@@ -129,7 +129,7 @@ class HostedFilter:
         if self._needs_symbol:
             attributes["symbol"] = event.symbol
         for place in self._matcher.match(attributes):
-            tally.add_latencies(np.array([event.time]))
+            tally.add_latency(event.time)
             tally.add_one(int(place), event.number)
 
     def _table(self, events: list[Any]) -> pa.Table:

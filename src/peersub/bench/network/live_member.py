@@ -224,7 +224,7 @@ class LiveMember:
             return
         attributes = publication.attributes
         if self._tally.keep_latencies:
-            self._tally.add_latencies(np.array([attributes["time"]]))
+            self._tally.add_latency(attributes["time"])
         self._tally.add_one(place, attributes["number"], hops)
 
     def on_events(self, place: int, batch: Batch, rows: np.ndarray, hops: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peersub.bench.network.workload import hash_of
+from peersub.bench.network.workload import hash_of_one
 
 __all__ = ["HostReport", "Tally"]
 
@@ -53,7 +53,7 @@ class Tally:
         self._received = 0
         self._complete_ns = 0
         self.keep_latencies = keep_latencies
-        self._latencies: list[np.ndarray] = []
+        self._latencies: list[int] = []
         self._lose_one = lose_one
         self._hops = (0, 0)
         self._loop = asyncio.get_running_loop()
@@ -70,7 +70,12 @@ class Tally:
 
     def add_one(self, subscriber: int, number: int, hops: int = 1) -> None:
         """One event for one subscriber."""
-        self.add(subscriber, hash_of(np.array([number])), hops)
+        if self._lose_one:
+            self._lose_one = False
+            return
+        self._counts[subscriber] += 1
+        self._checksums[subscriber] += hash_of_one(number)
+        self._saw(1, hops)
 
     def add_pairs(self, subscribers: np.ndarray, hashes: np.ndarray) -> None:
         """Events and subscribers, place by place."""
@@ -84,8 +89,8 @@ class Tally:
         self._checksums = (sums.astype(np.int64) + self._checksums).tolist()
         self._saw(len(hashes), 1)
 
-    def add_latencies(self, sent_ns: np.ndarray) -> None:
-        """Deliveries, just now, of events that were sent at these times."""
+    def add_latency(self, sent_ns: int) -> None:
+        """A delivery, just now, of an event that was sent at this time."""
         self._latencies.append(time.monotonic_ns() - sent_ns)
 
     def _saw(self, count: int, hops: int) -> None:
@@ -102,7 +107,7 @@ class Tally:
 
     def report(self) -> HostReport:
         """What was seen so far."""
-        latencies = np.concatenate([np.zeros(0, np.int64), *self._latencies])
+        latencies = np.array(self._latencies, np.int64)
         return HostReport(
             np.array(self._counts, np.int64),
             np.array(self._checksums, np.int64),

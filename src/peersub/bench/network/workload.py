@@ -31,6 +31,7 @@ __all__ = [
     "expected",
     "generate_events",
     "hash_of",
+    "hash_of_one",
     "subscriptions_of",
 ]
 
@@ -44,6 +45,7 @@ _NUMBER_BASE: Final = 1 << 16
 _TIME_BASE: Final = 1 << 60
 _VENUES: Final = np.array(["XNYS", "XNAS", "XLON", "XETR"])
 _SIDES: Final = np.array(["B", "S"])
+_WORD: Final = (1 << 64) - 1
 _THRESHOLDS: Final = (400, 600)
 _SHARE_OF_SYMBOL: Final = 0.5
 
@@ -250,6 +252,18 @@ def hash_of(numbers: np.ndarray) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(32)).astype(np.int64)
+
+
+def hash_of_one(number: int) -> int:
+    """The same for one event, without the cost of an array.
+
+    >>> [hash_of_one(number) for number in (0, 65_536)] == hash_of(np.array([0, 65_536])).tolist()
+    True
+    """
+    mixed = (number + 0x9E3779B97F4A7C15) & _WORD
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _WORD
+    return (mixed ^ (mixed >> 31)) >> 32
 
 
 @dataclass(frozen=True, slots=True)
