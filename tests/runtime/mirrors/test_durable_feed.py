@@ -37,7 +37,7 @@ class Noting:
 
 def test_nobody_is_served_before_it_is_known_where_to_begin():
     async def story() -> None:
-        store = MemoryStore()
+        store = MemoryStore(now_ms=lambda: 0)
         durables = DurableSubscriptions(store, lambda: 0, Counters())
         submit, held = store.submit, []
         # The disk answers when the test lets it.
