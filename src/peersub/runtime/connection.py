@@ -37,7 +37,7 @@ WRITE_BYTES: Final = 64 * 1_024
 """What has come together is written at once from here on."""
 STALLED_MS: Final = 250
 """A connection over which nothing has moved for so long is stalled."""
-SLOW_MS: Final = 1_000
+SLOW_MS: Final = 3_000
 """One that has been congested for so long without a break is slow: nobody waits for it any more."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
 """Frames of somebody who has not said who it is."""

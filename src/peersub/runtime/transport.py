@@ -449,8 +449,10 @@ class Transport:
         self._others.pop(connection, None)
         node = self._node_of.pop(connection, None)
         if node is not None:
-            del self.links[node]
-            self.listener.on_link_lost(node, reason)
+            link = self.links.get(node)
+            if link is not None and link.connection is connection:
+                del self.links[node]
+                self.listener.on_link_lost(node, reason)
             return
         found = self._attempt_of(connection)
         if found is not None and found[1].answer is not None and not found[1].answer.done():
