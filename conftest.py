@@ -4,8 +4,13 @@ from importlib.util import find_spec
 
 import pytest
 
-# Doctests of the pipeline only where Spark is installed.
-collect_ignore_glob = [] if find_spec("pyspark") else ["src/peersub/pipeline/*"]
+# Doctests only where what a module imports is installed.
+_OPTIONAL = {
+    "pyspark": "src/peersub/pipeline/*",
+    "nats": "src/peersub/bench/network/nats_member.py",
+    "zenoh": "src/peersub/bench/network/zenoh_member.py",
+}
+collect_ignore_glob = [place for package, place in _OPTIONAL.items() if not find_spec(package)]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -550,3 +550,37 @@ def bench_churn(
     from peersub.cli.bench_live_commands import run_bench_churn
 
     return run_bench_churn(dict(locals()))
+
+
+@bench_app.command("network")
+def bench_network(
+    systems: Annotated[
+        str, typer.Option(help="Which to run; those that are not installed are skipped.")
+    ] = "peersub,zenoh,nats",
+    workloads: Annotated[str, typer.Option(help="Kinds of filters: sym, range.")] = "sym,range",
+    shares: Annotated[
+        str | None,
+        typer.Option(help="Shares of the events that a subscriber wants; default 0.001,0.01,0.1."),
+    ] = None,
+    payloads: Annotated[
+        str | None, typer.Option(help="Bytes of an event; default 100,1024.")
+    ] = None,
+    subscribers: Annotated[int, typer.Option(min=1, help="In all.")] = 1_000,
+    hosts: Annotated[int, typer.Option(min=1, help="Processes that they are on.")] = 8,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each trial, of which the quickest counts.")
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Multiplies the number of events.")] = None,
+    latency: Annotated[
+        float | None, typer.Option(help="Seconds at 200 events/s; 0 leaves latency out.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small selection of all that, in about a minute.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all that is drawn.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Measure live nodes on this machine, with Zenoh and NATS beside them."""
+    from peersub.cli.bench_network_command import run_bench_network
+
+    return run_bench_network(dict(locals()))

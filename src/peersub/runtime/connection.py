@@ -9,8 +9,8 @@ takes no more, what is collected waits here, in bounds:
 * beyond twice that the connection is closed: its node is detached rather than waited for.
 
 Whoever feeds the connection can ask `is_congested` and hold back. A connection whose other end has
-taken nothing for `STALLED_MS` is not congested but stalled, and nobody holds back for it: a stalled
-neighbour must not stall the others.
+taken nothing for `STALLED_MS` is not congested but stalled, one that stays congested for `SLOW_MS`
+is slow, and nobody holds back for either: one neighbour must not hold up the others.
 
 A connection knows nothing of nodes and clients. It tells its `handler`, on the loop's thread.
 """
@@ -37,6 +37,8 @@ WRITE_BYTES: Final = 64 * 1_024
 """What has come together is written at once from here on."""
 STALLED_MS: Final = 250
 """A connection over which nothing has moved for so long is stalled."""
+SLOW_MS: Final = 1_000
+"""One that has been congested for so long without a break is slow: nobody waits for it any more."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
 """Frames of somebody who has not said who it is."""
 _SOCKET_BYTES: Final = 256 * 1_024
@@ -109,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_reading = True
         self._was_congested = False
+        self._congested_since_ms: int | None = None
         self._flush_planned = False
         self._close_reason: str | None = None
         self._is_closed = False
@@ -278,8 +281,12 @@ class Connection(asyncio.Protocol):
     def is_congested(self) -> bool:
         """Whether those who publish should hold back: much waits, and it does move."""
         if self.queued_bytes <= self._settings.congested_bytes:
+            self._congested_since_ms = None
             return False
-        if self._now_ms() - self._moved_ms > STALLED_MS:
+        now_ms = self._now_ms()
+        if self._congested_since_ms is None:
+            self._congested_since_ms = now_ms
+        if now_ms - self._moved_ms > STALLED_MS or now_ms - self._congested_since_ms > SLOW_MS:
             return False
         self._was_congested = True
         return True

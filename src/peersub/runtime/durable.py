@@ -93,7 +93,8 @@ class _Feed:
     """A consumer that is there, and how far it has been served."""
 
     sink: Sink
-    sent: int
+    sent: int | None = None
+    """None until it is known where to begin."""
     unacknowledged: deque[tuple[int, str]] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
     is_woken: bool = False
@@ -183,7 +184,7 @@ class DurableSubscriptions:
         is_known = durable is not None and durable.wanted.digest == wanted.digest
         if durable is None or not is_known:
             durable = self._durables[name] = _Durable(wanted)
-        feed = durable.feed = _Feed(sink, sent=0)
+        feed = durable.feed = _Feed(sink)
 
         def stored() -> None:
             durable.is_stored = True
@@ -285,7 +286,7 @@ class DurableSubscriptions:
         """There may be something new in the log."""
         durable = self._durables.get(name)
         feed = None if durable is None else durable.feed
-        if feed is None or self._is_ended:
+        if feed is None or feed.sent is None or self._is_ended:
             return
         feed.is_woken = True
         if feed.task is None:
@@ -300,7 +301,8 @@ class DurableSubscriptions:
                     if room <= 0:
                         break
                     limit = min(READ_AT_ONCE, room)
-                    events = await asyncio.to_thread(self._store.read_log, name, feed.sent, limit)
+                    after = feed.sent or 0
+                    events = await asyncio.to_thread(self._store.read_log, name, after, limit)
                     if not events:
                         break
                     for event in events:

@@ -147,6 +147,7 @@ class Transport:
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_holding = False
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -222,13 +223,18 @@ class Transport:
         """Whether a link has much to send, and moves: who publishes should hold back."""
         return any(link.connection.is_congested() for link in self.links.values())
 
-    def hold_reading(self, *, hold: bool) -> None:
-        """Stop, or go on, taking what nodes and clients send."""
-        for connection in (*(link.connection for link in self.links.values()), *self._others):
+    def _hold_links(self, *, hold: bool) -> None:
+        """Stop, or go on, taking what nodes send."""
+        for link in self.links.values():
             if hold:
-                connection.pause_reading()
+                link.connection.pause_reading()
             else:
-                connection.resume_reading()
+                link.connection.resume_reading()
+
+    def _go_on_if_relieved(self) -> None:
+        if self._is_holding and not self.is_congested():
+            self._is_holding = False
+            self._hold_links(hold=False)
 
     def status(self) -> dict[str, Any]:
         """Plain values for people."""
@@ -353,6 +359,10 @@ class Transport:
         node = self._node_of.get(connection)
         if node is not None:
             self.listener.on_link_messages(node, messages)
+            if not self._is_holding and self.is_congested():
+                # What comes in goes out again: let those who send it wait, and not drop it here.
+                self._is_holding = True
+                self._hold_links(hold=True)
             return
         if connection in self._unnamed:
             self._on_first(connection, messages)
@@ -452,6 +462,7 @@ class Transport:
 
     def on_relieved(self, connection: Connection) -> None:
         """A connection was congested, and is no more."""
+        self._go_on_if_relieved()
         self.listener.on_relieved()
 
     # --- time ----------------------------------------------------------------------------------
@@ -472,6 +483,8 @@ class Transport:
                 if reason is not None:
                     connection.abort(reason)
             self._give_up_silent(now_ms)
+            # A congested link that was lost, or has turned out to be slow, relieves as well.
+            self._go_on_if_relieved()
 
     def _give_up_silent(self, now_ms: int) -> None:
         """End the connections over which nothing is heard.

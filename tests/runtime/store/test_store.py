@@ -361,6 +361,37 @@ def test_a_store_says_which_of_some_events_it_has(store):
     assert store.retained_among("n2", "d", ["e1"]) == set()
 
 
+def steps_of(store, question) -> int:
+    """How many thousand steps SQLite takes to answer: not time, and the same on every machine."""
+    steps = []
+    store._reading.set_progress_handler(lambda: steps.append(1), 100)
+    question()
+    store._reading.set_progress_handler(None, 0)
+    return len(steps)
+
+
+def test_questions_about_a_few_events_cost_the_same_however_many_there_are(store):
+    write(store, durable("d"), mirror("n1", "d"), mirror("n2", "d"))
+    costs = []
+    for size in (200, 4_000):
+        known = store.last_position()
+        for number in range(known, size):
+            changes = [RetainEvent(home, event(f"e{number}"), ("d",), 0) for home in ("n1", "n2")]
+            store.submit([stored(f"e{number}", "d"), *changes], lambda _: None)
+        write(store)
+        ids = [f"e{number}" for number in range(40)]
+        costs.append(
+            (
+                steps_of(store, lambda: store.retained_events("n1", 0, 40)),
+                steps_of(store, lambda ids=ids: store.retained_among("n1", "d", ids)),
+                steps_of(store, lambda ids=ids: store.log_positions("d", ids)),
+                steps_of(store, lambda: store.read_log("d", 0, 40)),
+            )
+        )
+    small, large = costs
+    assert all(more <= 2 * less + 10 for less, more in zip(small, large, strict=True)), costs
+
+
 def test_mirrored_subscriptions_are_listed_changed_and_removed(store):
     write(store, mirror("n1", "d"), mirror("n1", "f"), mirror("n2", "d"))
     write(store, mirror("n1", "d", Filter("a = 2")))

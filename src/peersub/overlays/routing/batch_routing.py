@@ -1,8 +1,9 @@
 """Which edges want which events of a batch: all tables of a node against it at once.
 
-The filters of all edges, and of the subscriptions of this node, are one compiled index. A filter
-that several edges have is asked once. The index follows the tables: they are immutable (`rows`), so
-a look at which of them are other objects than last time tells what has changed.
+The filters of all edges are one compiled index, those of the subscriptions of this node another: a
+node that has nothing to send on, as most that an event reaches, asks about its own alone. A filter
+that several edges have is asked once. The indexes follow the tables: they are immutable (`rows`),
+so a look at which of them are other objects than last time tells what has changed.
 """
 
 from __future__ import annotations
@@ -36,36 +37,48 @@ class BatchRouting:
         self._home = home
         self._filters: FilterBatches | None = None
         self._rows: tuple[Rows, ...] = ()
-        self._home_version = -1
         self._flags: dict[int, np.ndarray] = {}
         """Per table, by its identity: which filters are on it."""
+        self._home_filters: FilterBatches | None = None
+        self._home_version = -1
         self._home_flags: np.ndarray | None = None
         self._home_names: dict[int, list[str]] = {}
         """The subscriptions of this node, by the number of their filter."""
 
     def match(self, batch: Batch) -> Wanted:
-        """Who wants what of the batch."""
-        filters = self._up_to_date()
-        return filters.match(batch.table, batch.bodies)
+        """Which filters on edges want what of the batch."""
+        return self._up_to_date().match(batch.table, batch.bodies)
 
-    def at_home(self, wanted: Wanted) -> tuple[tuple[str, np.ndarray], ...]:
+    def at_home(self, batch: Batch) -> tuple[tuple[str, np.ndarray], ...]:
         """The subscriptions of this node that want something, and the places in the batch."""
-        assert self._filters is not None
-        if self._home_flags is None:
-            self._name_home_filters(self._filters)
+        if not self._home.subscriptions:
+            return ()
+        filters = self._home_up_to_date()
         assert self._home_flags is not None
+        wanted = filters.match(batch.table, batch.bodies)
         found: list[tuple[str, np.ndarray]] = []
         for number, rows in wanted.by_filter(self._home_flags):
             found += [(name, rows) for name in self._home_names[number]]
         found.sort(key=_NAME)
         return tuple(found)
 
-    def _name_home_filters(self, filters: FilterBatches) -> None:
+    def _home_up_to_date(self) -> FilterBatches:
+        from peersub.matching.filter_batches import FilterBatches
+
+        filters, version = self._home_filters, self._home.version
+        if filters is not None and version == self._home_version:
+            return filters
+        if filters is None:
+            filters = self._home_filters = FilterBatches()
+        subscriptions = self._home.subscriptions
+        filters.use(subscriptions.values())
         names: dict[int, list[str]] = {}
-        for name, wanted in self._home.subscriptions.items():
+        for name, wanted in subscriptions.items():
             names.setdefault(filters.numbers[wanted.digest], []).append(name)
         self._home_names = names
-        self._home_flags = filters.flags(self._home.subscriptions.values())
+        self._home_flags = filters.flags(subscriptions.values())
+        self._home_version = version
+        return filters
 
     def for_edge(self, wanted: Wanted, batch: Batch, peer: PeerId, part: Scope) -> Batch | None:
         """What of the batch a filter on the edge to the peer wants, in this part; None if nothing.
@@ -93,10 +106,8 @@ class BatchRouting:
         from peersub.matching.filter_batches import FilterBatches
 
         rows = self._maintenance.all_rows()
-        version = self._home.version
         if (
             self._filters is not None
-            and version == self._home_version
             and len(rows) == len(self._rows)
             and all(new is old for new, old in zip(rows, self._rows, strict=True))
         ):
@@ -106,10 +117,7 @@ class BatchRouting:
         in_use: dict[bytes, Filter] = {
             entry.filter.digest: entry.filter for table in rows for entry in table.entries
         }
-        for wanted in self._home.subscriptions.values():
-            in_use[wanted.digest] = wanted
         self._filters.use(in_use.values())
-        self._rows, self._home_version = rows, version
+        self._rows = rows
         self._flags.clear()
-        self._home_flags = None
         return self._filters

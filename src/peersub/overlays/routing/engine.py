@@ -394,10 +394,13 @@ class RoutingEngine:
 
     def _route_batch(self, batch: Batch, scope: Scope, hops: int, sender: PeerId | None) -> None:
         """Serve the scope, best effort."""
-        wanted = self._batches.match(batch)
         if self._topology.holds_me(scope):
-            self.home.hand_over_batch(batch, self._batches.at_home(wanted), hops)
-        for peer, part in self._topology.parts(scope, sender):
+            self.home.hand_over_batch(batch, self._batches.at_home(batch), hops)
+        parts = self._topology.parts(scope, sender)
+        if not parts:
+            return
+        wanted = self._batches.match(batch)
+        for peer, part in parts:
             its = self._batches.for_edge(wanted, batch, peer, part)
             if its is None:
                 continue
@@ -412,7 +415,7 @@ class RoutingEngine:
         content = task.publication
         if isinstance(content, Batch):
             if self._topology.holds_me(scope):
-                at_home = self._batches.at_home(self._batches.match(content))
+                at_home = self._batches.at_home(content)
                 task.waits_for_home = self.home.store_batch(
                     content,
                     at_home,
@@ -444,8 +447,11 @@ class RoutingEngine:
                 self.delegations.delegate(task, peer, part, now_ms)
 
     def _spread_batch(self, task: Task, batch: Batch, scope: Scope, now_ms: int) -> None:
+        parts = self._topology.parts(scope, None)
+        if not parts:
+            return
         wanted = self._batches.match(batch)
-        for peer, part in self._topology.parts(scope, None):
+        for peer, part in parts:
             its = self._batches.for_edge(wanted, batch, peer, part)
             if its is None:
                 continue

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.matching.matcher import Matcher
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.control_filters import (
     Intervals,
     filter_of,
@@ -40,6 +43,13 @@ DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << 8 * DIGEST_BYTES
 FILTERS_MAX: Final = 65_536
 """Filters whose size is remembered."""
+INDEX_FROM: Final = 16
+"""Rows from which an index pays: below, each filter is asked."""
+INDEX_AFTER: Final = 16
+"""Events that are asked row by row before an index is made: making it costs as much as about so
+many of them, and rows that change with each event never have one."""
+_FILTER_OF: Final = itemgetter(1)
+"""The filter of an entry."""
 _FEW: Final = 8
 """Changes up to which each is looked up by itself."""
 
@@ -72,7 +82,7 @@ class Rows:
     (1, 2, 0)
     """
 
-    __slots__ = ("_entries_sum", "control", "entries", "wire_bytes")
+    __slots__ = ("_asked", "_entries_sum", "_index", "control", "entries", "wire_bytes")
 
     def __init__(
         self,
@@ -83,6 +93,8 @@ class Rows:
         self.entries: Final = entries
         self.control: Final = control
         self._entries_sum = entries_sum
+        self._asked = 0
+        self._index: Matcher | None = None
         self.wire_bytes = -1
         """What `WireSizes` has found, or -1."""
 
@@ -139,6 +151,34 @@ class Rows:
         if place < len(self.entries) and row_key(self.entries[place]) == key:
             return self.entries[place]
         return None
+
+    def want(self, publication: Publication) -> bool:
+        """Whether a row wants the event."""
+        index = self._index if self._index is not None else self._index_if_it_pays()
+        if index is None:
+            return publication.matches_any(map(_FILTER_OF, self.entries))
+        return bool(index.match(publication.event))
+
+    def wanting(self, publication: Publication) -> Iterator[Entry]:
+        """The rows that want the event, in no order; found one by one, as far as is asked."""
+        index = self._index if self._index is not None else self._index_if_it_pays()
+        if index is None:
+            for entry in self.entries:
+                if publication.matches(entry[1]):
+                    yield entry
+        else:
+            for place in index.match(publication.event):
+                yield self.entries[int(place)]
+
+    def _index_if_it_pays(self) -> Matcher | None:
+        self._asked += 1
+        if len(self.entries) < INDEX_FROM or self._asked <= INDEX_AFTER:
+            return None
+        index = Matcher()
+        for place, entry in enumerate(self.entries):
+            index.add(str(place), entry.filter)
+        self._index = index
+        return index
 
     def wire_entries(self) -> tuple[Entry, ...]:
         """All rows as they travel."""

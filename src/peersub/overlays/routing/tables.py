@@ -17,7 +17,6 @@ table of which nothing is known yet, told or held, wants everything.
 from __future__ import annotations
 
 from enum import Enum
-from operator import itemgetter
 from typing import Final
 
 from peersub.overlays.core.publication import Publication
@@ -31,8 +30,6 @@ __all__ = ["CHUNKS_MAX", "EdgeTable", "Outcome"]
 
 CHUNKS_MAX: Final = 4_096
 """Chunks of one update that are collected."""
-_FILTER_OF: Final = itemgetter(1)
-"""The filter of an entry."""
 
 
 class Outcome(Enum):
@@ -173,9 +170,8 @@ class EdgeTable:
                     return holds_key(intervals, key)
             return False
         if reach is None:
-            return publication.matches_any(map(_FILTER_OF, rows.entries))
-        wants = publication.matches
-        return any(reach.meets(entry.reach, part) and wants(entry[1]) for entry in rows.entries)
+            return rows.want(publication)
+        return any(reach.meets(entry.reach, part) for entry in rows.wanting(publication))
 
 
 def _applied(told: Rows, chunks: list[FilterUpdate]) -> Rows:

@@ -157,11 +157,14 @@ def read_log(
 def log_positions(
     connection: sqlite3.Connection, subscription: str, event_ids: Iterable[str]
 ) -> dict[str, int]:
-    """The positions of those of the events that the log has for a subscription."""
+    """The positions of those of the events that the log has for a subscription.
+
+    By the index of events: CROSS JOIN keeps SQLite from going through all of the subscription's.
+    """
     found: dict[str, int] = {}
     for event_id in event_ids:
         for (position,) in connection.execute(
-            "SELECT log.position FROM log JOIN log_entries "
+            "SELECT log.position FROM log CROSS JOIN log_entries "
             "ON log_entries.position = log.position AND subscription = "
             "(SELECT number FROM subscriptions WHERE name = ?) WHERE event_id = ?",
             (subscription, event_id),

@@ -109,7 +109,8 @@ _DERIVED: Final = """
 CREATE TABLE log_entries (
     subscription INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (subscription, position)
 ) WITHOUT ROWID;
-CREATE INDEX log_by_event ON log (event_id)
+CREATE INDEX log_by_event ON log (event_id);
+CREATE INDEX retained_by_home ON retained (home)
 """
 
 

@@ -1,0 +1,1 @@
+"""`peersub bench network`: live nodes on one machine, beside Zenoh and NATS."""
