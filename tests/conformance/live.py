@@ -77,6 +77,8 @@ class LiveDriver(Network):
 
     def unsubscribe_one(self, node: str, name: str) -> None:
         self._workers[node].command(do="unsubscribe", name=name)
+        # Commands are obeyed in order: after its answer to this one it has unsubscribed.
+        self.status(node)
 
     def publish_all(self, node: str, events: Sequence[Publication], batch: str | None) -> None:
         self._network.publish(self._workers[node], events, batch)

@@ -13,14 +13,17 @@ from peersub.overlays.core.effects import (
     Deliver,
     PublishCompleted,
     PublishFailed,
+    Send,
     SubscriptionReady,
 )
 from peersub.overlays.core.identity import PeerId, numbered_node
 from peersub.overlays.core.link import LinkSettings
+from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
+from peersub.overlays.routing.messages import NotifyBatch
 from peersub.runtime.settings import LIVE_LINKS, live_settings
 from peersub.simulator.engine import Simulation
 from peersub.simulator.nodes import wire_passage
@@ -39,6 +42,7 @@ class Notes:
         self.contents: dict[tuple[str, str], str] = {}
         self.ended: dict[str, str | None] = {}
         self.ready: dict[str, None] = {}
+        self.takes_batches: dict[str, bool] = {}
 
     def observe(self, record: TraceRecord) -> None:
         if not isinstance(record, Step):
@@ -49,6 +53,9 @@ class Notes:
                     for name in subscriptions:
                         self.got.setdefault(name, Counter())[publication.id] += 1
                         self.contents[name, publication.id] = content_of(publication)
+                case Send(peer, messages):
+                    if any(isinstance(unwrapped(each), NotifyBatch) for each in messages):
+                        assert self.takes_batches[peer.node], f"{peer.node} takes no batches"
                 case SubscriptionReady(name):
                     self.ready[name] = None
                 case PublishCompleted(event_id):
@@ -79,8 +86,8 @@ class SimulatedNetwork(Network):
         peer = overlay_kind(given["overlay"]).make(PeerId(name, incarnation), 0, settings)
         links = LinkSettings(**given["links"]) if "links" in given else LIVE_LINKS
         protocol = given.get("protocol", (1, 1))
-        takes_batches = given.get("columns", True) and protocol >= (1, 1)
-        features = (BATCHES_FEATURE,) if takes_batches else ()
+        features = (BATCHES_FEATURE,) if given.get("columns", True) else ()
+        self._notes.takes_batches[name] = bool(features) and protocol >= (1, 1)
         return Node(
             peer, network=given["network"], settings=links, version=protocol, features=features
         )

@@ -28,6 +28,8 @@ SYMBOLS: Final = 10
 HELD_MAX: Final = 128
 """Connections that attackers hold at once: the node turns away more than it can greet."""
 GREETING_MS: Final = 1_000
+HELD_S_MAX: Final = 20 * GREETING_MS / 1_000
+"""How long an attacker waits until the node closes the connection."""
 RESIDENT_GROWTH_KB_MAX: Final = 64 * 1_024
 DESCRIPTORS_LEFT_MAX: Final = 4
 """Descriptors that a node may have more afterwards: a link to a neighbour may be made anew."""
@@ -61,6 +63,8 @@ class HostileResult:
     before: ProcessFigures | None = None
     after: ProcessFigures | None = None
     descriptors_max: int = 0
+    kept: int = 0
+    """Connections that the node should have closed, and did not."""
     seconds: float = 0.0
 
     @property
@@ -71,6 +75,8 @@ class HostileResult:
             found.append(f"deliveries: {self.judgement.as_dict()}")
         if self.uncounted:
             found.append(f"not counted: {', '.join(self.uncounted)}")
+        if self.kept:
+            found.append(f"{self.kept} connections were not closed")
         if self.before is not None and self.after is not None:
             growth_kb = self.after.resident_kb - self.before.resident_kb
             if growth_kb > RESIDENT_GROWTH_KB_MAX:
@@ -191,7 +197,30 @@ class _Trial:
                 await room.acquire()
                 if act.reasons:
                     self.expected_reasons.append(act.reasons)
-                group.create_task(_commit(act, target.name, room))
+                group.create_task(self._commit(act, target.name, room))
+
+    async def _commit(self, act: Act, node: str, room: asyncio.Semaphore) -> None:
+        """One connection, from its begin to its end."""
+        host, _, port = node.rpartition(":")
+        try:
+            with suppress(ConnectionError):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                try:
+                    writer.write(act.data)
+                    if act.ending is Ending.HELD:
+                        async with asyncio.timeout(HELD_S_MAX):
+                            while await reader.read(65_536):
+                                pass
+                    else:
+                        writer.write_eof()
+                        await writer.drain()
+                finally:
+                    writer.close()
+                    await writer.wait_closed()
+        except TimeoutError:
+            self.result.kept += 1
+        finally:
+            room.release()
 
     async def _judge(self, target: WorkerProcess, counters: dict[str, int]) -> None:
         network, result = self.network, self.result
@@ -235,28 +264,6 @@ def _uncounted(expected: list[tuple[str, ...]], counted: dict[str, int]) -> list
         if seen < acts:
             found.append(f"{acts} acts, {seen} times {' or '.join(reasons)}")
     return found
-
-
-async def _commit(act: Act, node: str, room: asyncio.Semaphore) -> None:
-    """One connection, from its begin to its end."""
-    host, _, port = node.rpartition(":")
-    try:
-        with suppress(OSError):
-            reader, writer = await asyncio.open_connection(host, int(port))
-            try:
-                writer.write(act.data)
-                if act.ending is Ending.HELD:
-                    async with asyncio.timeout(20 * GREETING_MS / 1_000):
-                        while await reader.read(65_536):
-                            pass
-                else:
-                    writer.write_eof()
-                    await writer.drain()
-            finally:
-                writer.close()
-                await writer.wait_closed()
-    finally:
-        room.release()
 
 
 async def run_hostile(settings: HostileSettings, say: Callable[[str], None]) -> HostileResult:

@@ -180,7 +180,8 @@ class _Attacker:
     def nonsense(self) -> Act:
         """A node by its greeting, which then says whatever messages there are, out of place."""
         self.numbers += 1
-        name = f"127.0.0.1:{1 + self.numbers % 9}"
+        # Addresses at which nobody listens, in case that the node dials back.
+        name = f"127.0.{self.numbers // 250 % 250}.{2 + self.numbers % 250}:1"
         said = [self._frame() for _ in range(self.random.randint(1, _NONSENSE_MAX))]
         data = encode(LinkOpen(name, self.numbers, 1)) + b"".join(said)
         return Act("nonsense", data, Ending.CLOSED, (), len(said))

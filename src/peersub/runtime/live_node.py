@@ -189,13 +189,12 @@ class LiveNode:
         self._name = settings.advertise or join_address(host, bound[1])
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
-        takes_batches = self.takes_batches and settings.protocol >= (1, 1)
         node = Node(
             overlay,
             network=settings.network,
             settings=settings.links,
             version=settings.protocol,
-            features=(BATCHES_FEATURE,) if takes_batches else (),
+            features=(BATCHES_FEATURE,) if self.takes_batches else (),
         )
         if security is not None:
             security.spread(node, self._end_revoked)

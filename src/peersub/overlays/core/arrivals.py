@@ -29,6 +29,7 @@ from peersub.overlays.core.link_messages import (
 from peersub.overlays.core.links import Links
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.session import Session
+from peersub.overlays.core.versions import known_features
 
 __all__ = ["LINK_MESSAGES", "Arrivals"]
 
@@ -117,7 +118,8 @@ class Arrivals:
         if not link.epoch_there:
             link.path = link.path or via
             link.state = LinkState.GREETING
-        reason = refusal(self._make_hello(link), hello, node)
+        mine = self._make_hello(link)
+        reason = refusal(mine, hello, node)
         if reason is not None:
             links.refused(link, hello, reason, via)
             return
@@ -125,7 +127,8 @@ class Arrivals:
         if known is None:
             return
         link = known
-        link.features, link.greeting = hello.features, hello.greeting
+        link.features = known_features(mine.version, hello.features)
+        link.greeting = hello.greeting
         self._came_over(link, via)
         if hello.wanted:
             self._on_link_wanted(link)

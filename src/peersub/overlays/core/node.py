@@ -50,7 +50,7 @@ from peersub.overlays.core.link import Link, LinkSettings, LinkState
 from peersub.overlays.core.link_messages import Hello
 from peersub.overlays.core.links import Links
 from peersub.overlays.core.protocol import Overlay
-from peersub.overlays.core.versions import PROTOCOL_VERSION, TUNNELS_FEATURE
+from peersub.overlays.core.versions import PROTOCOL_VERSION, TUNNELS_FEATURE, known_features
 
 __all__ = ["CAUSES_MAX", "SLOTS_MAX", "LinkSettings", "Node"]
 
@@ -286,7 +286,7 @@ class Node:
             epoch=link.epoch,
             network=self.network,
             version=self._version,
-            features=self.features,
+            features=known_features(self._version, self.features),
             overlay=self.overlay.name,
             settings_digest=self._digest,
             settings=self._shared,

@@ -12,6 +12,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "RUMOURS_FEATURE",
     "TUNNELS_FEATURE",
+    "known_features",
 ]
 
 PROTOCOL_VERSION: tuple[int, int] = (1, 1)
@@ -28,3 +29,14 @@ RUMOURS_FEATURE = "rumours"
 
 MIRRORS_FEATURE = "mirrors"
 """The node looks after durable subscriptions of others."""
+
+
+def known_features(version: tuple[int, int], features: tuple[str, ...]) -> tuple[str, ...]:
+    """Of these features, those that a node of a version knows: to offer, and to make use of.
+
+    >>> known_features((1, 0), ("tunnels", "batches")), known_features((1, 1), ("later",))
+    (('tunnels',), ('later',))
+    """
+    if version >= (1, 1):
+        return features
+    return tuple(each for each in features if each == TUNNELS_FEATURE)
