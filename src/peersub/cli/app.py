@@ -509,8 +509,13 @@ def bench_resilience(
     subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions per node.")] = 10,
     rate: Annotated[int, typer.Option(min=1, help="Events per second, at least once.")] = 500,
     stories: Annotated[
-        str, typer.Option(help="What happens: kill, stop (SIGSTOP), cut (network namespaces).")
+        str,
+        typer.Option(
+            help="What happens: kill, stop (SIGSTOP), cut (network namespaces). Or to the home of "
+            "a durable subscription: home (it is killed, and returns), replaced (by an empty one)."
+        ),
     ] = "kill,stop,cut",
+    outage: Annotated[float, typer.Option(min=1, help="Seconds that such a home is down.")] = 60.0,
     seeds: Annotated[int, typer.Option(min=1, help="Trials of each story.")] = 1,
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
     as_json: Json = False,

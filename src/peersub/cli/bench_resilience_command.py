@@ -25,14 +25,20 @@ PAUSES_MS_MAX: Final[Mapping[str, int]] = {
 
 def run_bench_resilience(options: Mapping[str, Any]) -> int:
     """Play the stories, each with every seed; 1 if something was missed, doubled, or too late."""
+    from peersub.bench.resilience.durable import (
+        DURABLE_STORIES,
+        DurableSettings,
+        run_durable_trial,
+    )
     from peersub.bench.resilience.namespaces import reason_not
     from peersub.bench.resilience.trial import STORIES, TrialSettings, run_trial
 
     error_console = Console(stderr=True)
     stories = [story.strip() for story in options["stories"].split(",") if story.strip()]
-    unknown = [story for story in stories if story not in STORIES]
+    known = (*STORIES, *DURABLE_STORIES)
+    unknown = [story for story in stories if story not in known]
     if unknown:
-        raise CommandError(f"There is no story {unknown[0]!r}; there are {', '.join(STORIES)}.")
+        raise CommandError(f"There is no story {unknown[0]!r}; there are {', '.join(known)}.")
     if options["nodes"] < 4:
         raise CommandError("--nodes is at least 4: a quarter of them fails.")
     if "cut" in stories and (missing := reason_not()) is not None:
@@ -45,15 +51,23 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
     trials: list[dict[str, Any]] = []
     for story in stories:
         for seed in range(options["first"], options["first"] + options["seeds"]):
-            settings = TrialSettings(
-                nodes=options["nodes"],
-                subscriptions_per_node=options["subscriptions"],
-                rate=options["rate"],
-                story=story,
-                seed=seed,
-            )
             error_console.print(f"{story}, seed {seed}", highlight=False)
-            judgement = asyncio.run(run_trial(settings, say))
+            if story in DURABLE_STORIES:
+                durable = DurableSettings(
+                    rate=options["rate"],
+                    outage_s=options["outage"],
+                    is_replaced=story == "replaced",
+                )
+                judgement = asyncio.run(run_durable_trial(durable, say))
+            else:
+                settings = TrialSettings(
+                    nodes=options["nodes"],
+                    subscriptions_per_node=options["subscriptions"],
+                    rate=options["rate"],
+                    story=story,
+                    seed=seed,
+                )
+                judgement = asyncio.run(run_trial(settings, say))
             found = {"story": story, "seed": seed, **judgement.as_dict()}
             found["is_clean"] = judgement.is_clean
             found["is_in_time"] = all(
