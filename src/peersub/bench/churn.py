@@ -40,7 +40,14 @@ CONSUMERS_MAX: Final = 200
 """Subscriptions that come and go, at any time."""
 
 SMALL_HISTORIES: Final[Mapping[str, int]] = MappingProxyType(
-    {"replay_events_max": 512, "seen_events_max": 2_048}
+    {
+        "replay_events_max": 512,
+        "seen_events_max": 2_048,
+        # What was confirmed is remembered for as long as a publication may take.
+        "give_up_ms": 20_000,
+        "former_peers_horizon_ms": 20_000,
+        "history_horizon_ms": 20_000,
+    }
 )
 """What is bounded fills during the warm-up, so that what goes on growing is not."""
 
