@@ -1,18 +1,24 @@
 """A live node under attack: does it go on serving, as fast as before, and count what came?
 
 A small network delivers events at a steady rate, first in peace, then while attackers send hostile
-frames to one of its nodes (`hostile_frames`). Judged are the deliveries, by brute force, the
-latency of those to subscribers on the node that is attacked, its memory, its descriptors, and
-whether each act was counted by a reason.
+frames to a bystander, a node of another network on the same machine, then while they send them to
+one of its own nodes (`hostile_frames`). Judged are the deliveries, by brute force, the latency of
+those to subscribers on the node that is attacked, its memory, its descriptors, and whether each act
+was counted by a reason.
+
+The bystander tells what the attack costs from what attackers cost: they, the network and whoever
+measures share the machine's cores, so latency is compared with that of the time when all of them
+were just as busy, but the frames went elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from peersub.bench.hostile_frames import Act, Ending, Target, hostile_acts
@@ -31,6 +37,9 @@ GREETING_MS: Final = 1_000
 HELD_S_MAX: Final = 20 * GREETING_MS / 1_000
 """How long an attacker waits until the node closes the connection."""
 RESIDENT_GROWTH_KB_MAX: Final = 64 * 1_024
+LATENCY_RATIO_MAX: Final[Mapping[str, float]] = MappingProxyType({"p50": 1.15, "p99": 1.5})
+"""What still passes for unchanged: medians of one machine differ by a tenth from run to run, and
+the slowest hundredth by more."""
 DESCRIPTORS_LEFT_MAX: Final = 4
 """Descriptors that a node may have more afterwards: a link to a neighbour may be made anew."""
 
@@ -44,6 +53,8 @@ class HostileSettings:
     nodes: int = 3
     rate: int = 200
     calm_s: float = 10.0
+    elsewhere_share: float = 0.2
+    """Of the frames: as many more go to the bystander first."""
     overlay: str = "chord"
     seed: int = 1
 
@@ -59,6 +70,7 @@ class HostileResult:
     """Kinds of acts that the node did not count as often as they came."""
     judgement: Judgement = field(default_factory=Judgement)
     calm_ms: dict[str, float] = field(default_factory=dict)
+    elsewhere_ms: dict[str, float] = field(default_factory=dict)
     attacked_ms: dict[str, float] = field(default_factory=dict)
     before: ProcessFigures | None = None
     after: ProcessFigures | None = None
@@ -68,9 +80,23 @@ class HostileResult:
     seconds: float = 0.0
 
     @property
+    def latency_ratios(self) -> dict[str, float]:
+        """Attacked, against the time when the same frames went to the bystander."""
+        return {
+            name: round(self.attacked_ms[name] / elsewhere, 3)
+            for name, elsewhere in self.elsewhere_ms.items()
+            if name in self.attacked_ms
+        }
+
+    @property
     def problems(self) -> list[str]:
-        """What is wrong, in words; latency is for people to judge."""
+        """What is wrong, in words."""
         found = []
+        for name, ratio in self.latency_ratios.items():
+            if ratio > LATENCY_RATIO_MAX[name]:
+                found.append(
+                    f"latency: {name} is {ratio:.2f} times what it is when others are attacked"
+                )
         if not self.judgement.is_clean or self.judgement.failed:
             found.append(f"deliveries: {self.judgement.as_dict()}")
         if self.uncounted:
@@ -96,7 +122,9 @@ class HostileResult:
             "counted": self.counted,
             "deliveries": self.judgement.as_dict(),
             "latency_ms_calm": self.calm_ms,
+            "latency_ms_elsewhere": self.elsewhere_ms,
             "latency_ms_attacked": self.attacked_ms,
+            "latency_ratios": self.latency_ratios,
             "resident_kb": [each.resident_kb for each in (before, after) if each is not None],
             "descriptors": [each.descriptors for each in (before, after) if each is not None],
             "descriptors_max": self.descriptors_max,
@@ -111,11 +139,11 @@ class _Trial:
         self.say = say
         self.result = HostileResult()
         connection = {"greeting_ms": GREETING_MS}
-        self.network = LiveNetwork({"overlay": settings.overlay, "connection": connection})
+        self.node_settings = {"overlay": settings.overlay, "connection": connection}
+        self.network = LiveNetwork(dict(self.node_settings))
         self.notes = Notes(SYMBOLS)
         self.wishes: dict[str, str] = {}
         self.published = 0
-        self.expected_reasons: list[tuple[str, ...]] = []
 
     async def run(self) -> HostileResult:
         settings, result = self.settings, self.result
@@ -127,19 +155,40 @@ class _Trial:
             on_target = [name for name in self.wishes if name.startswith("w0-")]
             await self._publish(publisher, settings.calm_s)
             result.calm_ms = self._latencies(on_target, 0)
+            await self._attack_bystander(publisher, on_target)
             result.before = figures_of(target.process.pid)
             counters = (await network.status([target]))[0]["counters"]
             begin_ms, first = now_ms(), self.published
-            attack = asyncio.create_task(self._attack(target, workers[1]))
-            while not attack.done():
+            attack = _Attack(settings.frames, settings.frames_per_second, settings.seed)
+            self.say(f"{settings.frames:,} hostile frames for {target.name}")
+            attacking = asyncio.create_task(attack.run(target.name, workers[1].name))
+            while not attacking.done():
                 await self._publish(publisher, 1.0)
                 seen = figures_of(target.process.pid).descriptors
                 result.descriptors_max = max(result.descriptors_max, seen)
-            await attack
+            await attacking
             result.seconds = (now_ms() - begin_ms) / 1_000
             result.attacked_ms = self._latencies(on_target, first)
-            await self._judge(target, counters)
+            result.acts, result.frames, result.kept = attack.acts, attack.frames, attack.kept
+            await self._judge(target, counters, attack.expected_reasons)
         return result
+
+    async def _attack_bystander(self, publisher: WorkerProcess, on_target: list[str]) -> None:
+        """The same frames, at the same pace, to a node that has nothing to do with the network."""
+        settings, first = self.settings, self.published
+        frames = int(settings.frames * settings.elsewhere_share)
+        if not frames:
+            return
+        async with LiveNetwork(dict(self.node_settings)) as elsewhere:
+            bystander, its_neighbour = await elsewhere.start(), await elsewhere.start()
+            self.say(f"{frames:,} hostile frames for {bystander.name}, which stands by")
+            # Drawn from another seed: what the target gets afterwards it has never seen.
+            attack = _Attack(frames, settings.frames_per_second, settings.seed + 1)
+            attacking = asyncio.create_task(attack.run(bystander.name, its_neighbour.name))
+            while not attacking.done():
+                await self._publish(publisher, 1.0)
+            await attacking
+        self.result.elsewhere_ms = self._latencies(on_target, first)
 
     async def _subscribe(self, worker: WorkerProcess) -> None:
         names = [f"w{worker.number}-{number}" for number in range(SYMBOLS // 2)]
@@ -182,24 +231,68 @@ class _Trial:
             if found
         }
 
-    # --- the attack ------------------------------------------------------------------------------
+    async def _judge(
+        self, target: WorkerProcess, counters: dict[str, int], expected: list[tuple[str, ...]]
+    ) -> None:
+        network, result = self.network, self.result
+        status: dict[str, Any] = {}
 
-    async def _attack(self, target: WorkerProcess, neighbour: WorkerProcess) -> None:
-        settings, result = self.settings, self.result
-        acts = hostile_acts(settings.seed, Target(target.name, neighbour.name), settings.frames)
-        self.say(f"{settings.frames:,} hostile frames for {target.name}")
-        room = asyncio.Semaphore(HELD_MAX)
+        # Connections that were held end when the node has waited long enough for a word.
+        for _ in range(1_000):
+            (status,) = await network.status([target])
+            if not status["connections"]["unnamed"] and not status["connections"]["clients"]:
+                break
+        result.after = figures_of(target.process.pid)
+        await network.status(network.cluster.living())
+        result.counted = {
+            reason: count - counters.get(reason, 0)
+            for reason, count in status["counters"].items()
+            if count > counters.get(reason, 0)
+        }
+        result.uncounted = _uncounted(expected, result.counted)
+        for event, begun_ms in network.begun_ms.items():
+            self.notes.ended(event, begun_ms, begun_ms, network.ended[event])
+        for name, events in network.got.items():
+            for event, times in events.items():
+                for _ in range(times):
+                    self.notes.got(name, event, network.arrivals_ms[name, event])
+        result.judgement = self.notes.judge()
+
+
+class _Attack:
+    """Hostile frames for one node: so many, at such a pace, over connections of their own.
+
+    Attributes:
+        acts: how many of each kind were committed.
+        expected_reasons: per act that the node must count, the reasons it may give.
+        kept: connections that the node should have closed, and did not.
+    """
+
+    def __init__(self, frames_wanted: int, frames_per_second: int, seed: int) -> None:
+        self.acts: Counter[str] = Counter()
+        self.frames = 0
+        self.kept = 0
+        self.expected_reasons: list[tuple[str, ...]] = []
+        self._frames_wanted = frames_wanted
+        self._frames_per_second = frames_per_second
+        self._seed = seed
+        self._room = asyncio.Semaphore(HELD_MAX)
+
+    async def run(self, node: str, neighbour: str) -> None:
+        """Commit all acts; `neighbour` is whom some of them pretend to be."""
         begin_ms = now_ms()
         async with asyncio.TaskGroup() as group:
-            for act in _counting(acts, result):
-                due_ms = begin_ms + 1_000 * result.frames / settings.frames_per_second
+            for act in hostile_acts(self._seed, Target(node, neighbour), self._frames_wanted):
+                self.acts[act.kind] += 1
+                self.frames += act.frames
+                due_ms = begin_ms + 1_000 * self.frames / self._frames_per_second
                 await asyncio.sleep(max(0.0, due_ms - now_ms()) / 1_000)
-                await room.acquire()
+                await self._room.acquire()
                 if act.reasons:
                     self.expected_reasons.append(act.reasons)
-                group.create_task(self._commit(act, target.name, room))
+                group.create_task(self._commit(act, node))
 
-    async def _commit(self, act: Act, node: str, room: asyncio.Semaphore) -> None:
+    async def _commit(self, act: Act, node: str) -> None:
         """One connection, from its begin to its end."""
         host, _, port = node.rpartition(":")
         try:
@@ -218,41 +311,9 @@ class _Trial:
                     writer.close()
                     await writer.wait_closed()
         except TimeoutError:
-            self.result.kept += 1
+            self.kept += 1
         finally:
-            room.release()
-
-    async def _judge(self, target: WorkerProcess, counters: dict[str, int]) -> None:
-        network, result = self.network, self.result
-        status: dict[str, Any] = {}
-
-        # Connections that were held end when the node has waited long enough for a word.
-        for _ in range(1_000):
-            (status,) = await network.status([target])
-            if not status["connections"]["unnamed"] and not status["connections"]["clients"]:
-                break
-        result.after = figures_of(target.process.pid)
-        await network.status(network.cluster.living())
-        result.counted = {
-            reason: count - counters.get(reason, 0)
-            for reason, count in status["counters"].items()
-            if count > counters.get(reason, 0)
-        }
-        result.uncounted = _uncounted(self.expected_reasons, result.counted)
-        for event, begun_ms in network.begun_ms.items():
-            self.notes.ended(event, begun_ms, begun_ms, network.ended[event])
-        for name, events in network.got.items():
-            for event, times in events.items():
-                for _ in range(times):
-                    self.notes.got(name, event, network.arrivals_ms[name, event])
-        result.judgement = self.notes.judge()
-
-
-def _counting(acts: Iterator[Act], result: HostileResult) -> Iterator[Act]:
-    for act in acts:
-        result.acts[act.kind] += 1
-        result.frames += act.frames
-        yield act
+            self._room.release()
 
 
 def _uncounted(expected: list[tuple[str, ...]], counted: dict[str, int]) -> list[str]:

@@ -56,7 +56,9 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
     console = Console()
     console.print(table)
     shown = result.as_dict()
-    for name in ("latency_ms_calm", "latency_ms_attacked", "resident_kb", "descriptors"):
+    for name in ("calm", "elsewhere", "attacked"):
+        console.print(f"latency, {name}: {shown[f'latency_ms_{name}']}", highlight=False)
+    for name in ("latency_ratios", "resident_kb", "descriptors"):
         console.print(f"{name.replace('_', ' ')}: {shown[name]}", highlight=False)
     return _verdict(console, result.problems)
 
