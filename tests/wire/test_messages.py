@@ -38,7 +38,7 @@ from peersub.wire import (
 from peersub.wire.codec import Codec
 from peersub.wire.fields import FieldCodecs
 from peersub.wire.filter_bytes import FilterMemory
-from peersub.wire.limits import FILTERS_REMEMBERED_MAX, LIST_ITEMS_MAX, MESSAGE_NESTING_MAX
+from peersub.wire.limits import FILTERS_HELD_MAX, LIST_ITEMS_MAX, MESSAGE_NESTING_MAX
 from peersub.wire.tags import MESSAGES, RECORDS
 from strategies import examples
 from wire import samples
@@ -220,15 +220,25 @@ def test_equal_filters_are_one_object():
     assert again.filter is one.filter is not two.filter
 
 
-def test_the_memory_of_filters_is_bounded():
+def test_the_memory_holds_what_is_in_use_and_a_few_more():
     memory = FilterMemory()
-    wanted = [Filter(f"a = {number}") for number in range(FILTERS_REMEMBERED_MAX + 3)]
-    for one in wanted:
-        memory.filter_of(memory.bytes_of(one))
-    assert len(memory._filter_of) == len(memory._bytes_of) == FILTERS_REMEMBERED_MAX
-    assert memory.filter_of(wanted[0].to_bytes()) == wanted[0]
+    written = [Filter(f"a = {number}").to_bytes() for number in range(3 * FILTERS_HELD_MAX)]
+    used = [memory.filter_of(data) for data in written[:3]]
+    for data in written:
+        memory.bytes_of(memory.filter_of(data))
+    assert len(memory._filter_of) == FILTERS_HELD_MAX + len(used)
+    assert len(memory._bytes_of) == FILTERS_HELD_MAX + len(used)
+    assert [memory.filter_of(data) for data in written[:3]] == used
+    assert memory.filter_of(written[1]) is used[1]
+    assert memory.filter_of(written[5]) == Filter("a = 5")
+
+
+def test_long_filters_are_not_remembered():
+    memory = FilterMemory()
     long = Filter("a = '" + "x" * 5_000 + "'")
     assert memory.filter_of(long.to_bytes()) is not memory.filter_of(long.to_bytes())
+    memory.bytes_of(long)
+    assert not len(memory._bytes_of)
 
 
 # --- versions --------------------------------------------------------------------------------

@@ -1,26 +1,30 @@
-"""Filters by their bytes: one filter crosses many edges, and is worked out once."""
+"""Filters by their bytes: one filter crosses many edges, and is worked out once.
+
+What somebody holds anyway, such as a routing table, is remembered for as long as it is held; of the
+others only the last few, so that a node whose neighbours come and go does not collect what they
+once wanted.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from peersub.filters.filter import Filter
 from peersub.wire.errors import WireError
-from peersub.wire.limits import FILTERS_REMEMBERED_MAX, REMEMBERED_FILTER_BYTES_MAX
+from peersub.wire.limits import FILTERS_HELD_MAX, REMEMBERED_FILTER_BYTES_MAX
 
 __all__ = ["FilterMemory"]
 
-_Value = TypeVar("_Value")
-
 
 class FilterMemory:
-    """The filters that were read and written last. Remembering changes no answer."""
+    """The filters that were read and written last, or are in use. It changes no answer."""
 
-    __slots__ = ("_bytes_of", "_filter_of")
+    __slots__ = ("_bytes_of", "_filter_of", "_last")
 
     def __init__(self) -> None:
-        self._filter_of: dict[bytes, Filter] = {}
-        self._bytes_of: dict[bytes, bytes] = {}
+        self._filter_of: WeakValueDictionary[bytes, Filter] = WeakValueDictionary()
+        self._bytes_of: WeakKeyDictionary[Filter, bytes] = WeakKeyDictionary()
+        self._last: dict[bytes, Filter] = {}
 
     def filter_of(self, data: bytes) -> Filter:
         """The filter that the bytes stand for; equal bytes give the same object while remembered.
@@ -34,22 +38,21 @@ class FilterMemory:
                 known = Filter.from_bytes(data)
             except (ValueError, RecursionError) as error:
                 raise WireError(f"a filter that cannot be read: {error}") from None
-            _remember(self._filter_of, data, known, len(data))
+            if len(data) <= REMEMBERED_FILTER_BYTES_MAX:
+                self._filter_of[data] = known
+                self._hold(data, known)
         return known
 
     def bytes_of(self, wanted: Filter) -> bytes:
         """The normal form of the filter."""
-        digest = wanted.digest
-        known = self._bytes_of.get(digest)
+        known = self._bytes_of.get(wanted)
         if known is None:
             known = wanted.to_bytes()
-            _remember(self._bytes_of, digest, known, len(known))
+            if len(known) <= REMEMBERED_FILTER_BYTES_MAX:
+                self._bytes_of[wanted] = known
         return known
 
-
-def _remember(memory: dict[bytes, _Value], key: bytes, value: _Value, size: int) -> None:
-    if size > REMEMBERED_FILTER_BYTES_MAX:
-        return
-    if len(memory) >= FILTERS_REMEMBERED_MAX:
-        memory.pop(next(iter(memory)))
-    memory[key] = value
+    def _hold(self, data: bytes, known: Filter) -> None:
+        if len(self._last) >= FILTERS_HELD_MAX:
+            self._last.pop(next(iter(self._last)))
+        self._last[data] = known

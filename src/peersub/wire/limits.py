@@ -36,7 +36,8 @@ UNNAMED_CHARACTERS_MAX: Final = 1_024
 """Of the description by which a value of no kind travels."""
 
 FILTER_BYTES_MAX: Final = BYTES_MAX
-FILTERS_REMEMBERED_MAX: Final = 4_096
-"""Filters whose bytes, or that are known by their bytes, without working them out again."""
+FILTERS_HELD_MAX: Final = 256
+"""Filters that are known by their bytes though nobody uses them: some cross several edges at once,
+and are only passed on."""
 REMEMBERED_FILTER_BYTES_MAX: Final = 1_024
 """Longer ones are worked out each time: this bounds the memory of the remembered ones."""

@@ -37,8 +37,9 @@ __all__ = ["Combination", "Combined", "Fold", "FoldedRows", "Pool", "Source", "j
 Source: TypeAlias = PeerId | None
 """An edge; None is the peer's own filters."""
 
-VIEWS_MAX: Final = 256
-"""Sets of served edges for which rows are kept; beyond, the oldest is worked out anew."""
+VIEWS_MAX: Final = 64
+"""Sets of served edges for which rows are kept: more than a peer has publishers. Beyond, the oldest
+goes: most likely its publisher is gone."""
 LOG_MAX: Final = 4_096
 """Changed rows that a view may lag behind before all are worked out anew."""
 FOLDS_MAX: Final = 4_096
@@ -90,8 +91,8 @@ class Combination:
         known = self._results.get(key)
         if known is not None and known[0] is entries and known[1] is control:
             return known[2]
-        if len(self._results) >= VIEWS_MAX:
-            self._results.clear()
+        if known is None and len(self._results) >= VIEWS_MAX:
+            del self._results[next(iter(self._results))]
         result = entries.with_control(control)
         self._results[key] = (entries, control, result)
         return result
