@@ -41,3 +41,10 @@ def test_what_cannot_be_set_is_named(values, complaint):
 def test_an_unknown_overlay_is_named():
     with pytest.raises(SettingsError, match="there is no overlay 'cord'; there are: chord"):
         make_overlay("cord", PeerId("n1"), 1)
+
+
+def test_what_is_repeated_must_be_remembered_for_longer():
+    times = {"give_up_ms": 20_000, "replay_horizon_ms": 10_000}
+    make_overlay("chord", PeerId("n1"), 1, {**times, "history_horizon_ms": 30_000})
+    with pytest.raises(SettingsError, match="give_up_ms \\+ replay_horizon_ms, 30,000 here"):
+        make_overlay("chord", PeerId("n1"), 1, {**times, "history_horizon_ms": 29_999})

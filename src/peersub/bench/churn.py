@@ -46,14 +46,15 @@ SMALL_HISTORIES: Final[Mapping[str, int]] = MappingProxyType(
         # What was confirmed is remembered for as long as a publication may take.
         "give_up_ms": 20_000,
         "former_peers_horizon_ms": 20_000,
-        "history_horizon_ms": 20_000,
+        "replay_horizon_ms": 20_000,
+        "history_horizon_ms": 40_000,
     }
 )
 """What is bounded fills during the warm-up, so that what goes on growing is not."""
 
 MAY_GROW: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
-        "resident_kb": (4 * 1_024, 0.05),
+        "resident_kb": (2 * 1_024, 0.0),
         "descriptors": (2, 0.0),
         "tasks": (3, 0.0),
         "timers": (20, 0.25),

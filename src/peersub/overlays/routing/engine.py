@@ -93,6 +93,15 @@ class RoutingSettings:
     delegations: DelegationSettings = field(default_factory=DelegationSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
+    def __post_init__(self) -> None:
+        repeated_ms = self.delegations.give_up_ms + self.replay_horizon_ms
+        if self.home.history_horizon_ms < repeated_ms:
+            raise ValueError(
+                "history_horizon_ms is at least give_up_ms + replay_horizon_ms, "
+                f"{repeated_ms:,} here, not {self.home.history_horizon_ms:,}: "
+                "what is repeated must still be known where it was taken"
+            )
+
 
 class RoutingEngine:
     """What a peer of `tree` or `chord` is, apart from the shape of its network.
