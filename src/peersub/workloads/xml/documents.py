@@ -1,11 +1,10 @@
 """Documents drawn from a schema: each by its number, valid by construction, of a wanted size.
 
 A document begins as little as the schema allows. Each particle that may occur once more is open,
-with the probability `optional_share`, or in reserve. One that is open is drawn evenly and filled
-with the least that is valid, which brings others of its own, until the wanted number of tags is
-reached. When nothing is open, one is drawn from the reserve. So a document uses few of the parts
-that its schema offers, and those often, as documents do. A choice is drawn evenly among the options
-that fit into the levels that are left.
+with the probability `optional_share`, or in reserve, and is to occur up to `repeats_max` times
+more. One that is open is drawn evenly and filled with the least that is valid, which brings others
+of its own, until the wanted number of tags is reached. When nothing is open, one is drawn from the
+reserve. A choice is drawn evenly among the options that fit into the levels that are left.
 
 Laws: the content of each element is in the language of its content model at every moment; no
 element lies deeper than `levels_max`; document k is a function of schema, settings and k; `text`
@@ -83,8 +82,9 @@ class _Node:
 
 _Holder = list["_Node | _Holder"]
 """The occurrences of a particle, each a node, or what the parts of a group hold."""
-_Opening = tuple[_Part, _Holder, int]
-"""A particle with room, what holds its occurrences, and the level of the element around it."""
+_Opening = tuple[_Part, _Holder, int, int]
+"""A particle with room, what holds its occurrences, the level of the element around it, and how
+many occurrences it is to have."""
 
 
 class DocumentGenerator:
@@ -241,7 +241,7 @@ class _Growth:
 
     def _fill(self, opening: _Opening) -> None:
         """Let a particle occur once more, with at least one element if that is possible."""
-        part, holder, level = opening
+        part, holder, level, limit = opening
         tags, starts = self._tags, (len(self._openings), len(self._reserve))
         self._add(part, holder, level)
         while self._tags == tags:
@@ -249,8 +249,16 @@ class _Growth:
             if inner is None:
                 return
             self._fill(inner)
-        if len(holder) < part.maximum:
+        if len(holder) < limit:
             self._openings.append(opening)
+        elif len(holder) < part.maximum:
+            self._reserve.append((part, holder, level, self._limit(part, len(holder))))
+
+    def _limit(self, part: _Part, held: int) -> int:
+        """How many occurrences a particle with so many gets, if it gets more."""
+        if held + 1 == part.maximum:
+            return part.maximum
+        return min(part.maximum, held + 1 + self._draws.below(self._settings.repeats_max))
 
     def _hold(self, part: _Part, level: int) -> _Holder:
         """What a particle must at least hold; if it may hold more, it is open or in reserve."""
@@ -259,7 +267,8 @@ class _Growth:
             self._add(part, holder, level)
         if part.maximum > part.minimum and level + max(part.levels, 1) <= self._settings.levels_max:
             is_used = self._draws.share() < self._settings.optional_share
-            (self._openings if is_used else self._reserve).append((part, holder, level))
+            limit = self._limit(part, part.minimum)
+            (self._openings if is_used else self._reserve).append((part, holder, level, limit))
         return holder
 
     def _add(self, part: _Part, holder: _Holder, level: int) -> None:

@@ -106,12 +106,16 @@ def _declarations(
     try:
         top = etree.fromstring(f'<!DOCTYPE any SYSTEM "{_LOCATION}"><any/>'.encode(), parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise SchemaError(f"the DTD cannot be read: {error}") from None
+        raise SchemaError(f"this is no DTD, and no XSD: {_reason(error)}") from None
     read = top.getroottree().docinfo.externalDTD
     found = [] if read is None else list(read.iterelements())
     if not found:
         raise SchemaError("the DTD declares no element")
     return found
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "msg", error))
 
 
 def _root(contents: dict[str, Particle]) -> str:
