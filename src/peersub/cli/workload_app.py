@@ -55,10 +55,11 @@ def documents(
     as_json: Json = False,
 ) -> int:
     """Draw XML documents from a schema: one file each, events for `match` and `simulate`."""
-    from peersub.cli.workload_command import Range, SchemaChoice, run_documents
+    from peersub.cli.workload_command import Range, SchemaChoice, run_documents, settings_of
     from peersub.workloads.xml.settings import DocumentSettings
 
-    settings = DocumentSettings(
+    settings = settings_of(
+        DocumentSettings,
         tags_mean=tags,
         levels_max=levels,
         optional_share=optional,
@@ -101,10 +102,11 @@ def xpaths(
     as_json: Json = False,
 ) -> int:
     """Draw tree patterns from a schema, as subscriptions; each can be matched by some document."""
-    from peersub.cli.workload_command import Range, SchemaChoice, run_xpaths
+    from peersub.cli.workload_command import Range, SchemaChoice, run_xpaths, settings_of
     from peersub.workloads.xml.settings import PatternSettings
 
-    settings = PatternSettings(
+    settings = settings_of(
+        PatternSettings,
         height_min=height_min,
         height_max=height,
         wildcard_share=wildcards,

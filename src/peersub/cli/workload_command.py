@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.output import note, print_json, say, warn
@@ -17,10 +17,20 @@ from peersub.files.subscriptions import original_of_filter
 if TYPE_CHECKING:
     from peersub.workloads.xml import DocumentSettings, PatternSettings, Schema
 
-__all__ = ["Range", "SchemaChoice", "run_documents", "run_xpaths"]
+__all__ = ["Range", "SchemaChoice", "run_documents", "run_xpaths", "settings_of"]
+
+S = TypeVar("S")
 
 DIGITS: Final = 7
 """Of a document's number in the name of its file: names sort like numbers."""
+
+
+def settings_of(kind: type[S], **values: Any) -> S:
+    """Settings with these values; one that is not allowed ends the command."""
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise CommandError(f"{error}.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class _Part:
     Attributes:
         levels: the least levels that one occurrence takes.
         tags: the least tags that one occurrence takes.
+        levels_of_options: the levels that the highest option of a choice needs.
     """
 
     minimum: int
@@ -53,6 +54,11 @@ class _Part:
     is_choice: bool
     element: _Kind | None = None
     parts: list[_Part] = field(default_factory=list)
+    levels_of_options: int = 0
+
+    def __post_init__(self) -> None:
+        if self.is_choice:
+            self.levels_of_options = max((part.levels_needed for part in self.parts), default=0)
 
     @property
     def levels_needed(self) -> int:
@@ -276,7 +282,11 @@ class _Growth:
         if part.element is not None:
             self._add_element(part.element, holder, level)
         elif part.is_choice:
-            holder.append([self._hold(self._option(part, level), level)])
+            option = self._option(part, level)
+            if option.element is not None and option.maximum == 1 == option.minimum:
+                self._add_element(option.element, holder, level)
+            else:
+                holder.append(self._hold(option, level))
         else:
             holder.append([self._hold(inner, level) for inner in part.parts])
 
@@ -288,7 +298,9 @@ class _Growth:
     def _option(self, part: _Part, level: int) -> _Part:
         """One of the options that fit; the smallest once the document is large enough."""
         room = self._settings.levels_max - level
-        fitting = [option for option in part.parts if option.levels_needed <= room]
+        fitting = part.parts
+        if room < part.levels_of_options:
+            fitting = [option for option in fitting if option.levels_needed <= room]
         if self._tags >= self._wanted:
             return min(fitting, key=_tags_needed)
         return fitting[self._draws.below(len(fitting))]
