@@ -166,7 +166,7 @@ def test_documents_of_nitf_are_valid(version):
 
 @pytest.mark.skipif(not (SHARED_DATA / "nitf").is_dir(), reason="there is no NITF schema here")
 def test_three_quarters_of_the_patterns_are_not_interested_in_a_document_of_nitf():
-    """Chand and Felber 2005, §5: "75 % of the peers" are not interested, whatever their number."""
+    """Chand and Felber 2005, §5: "the percentage of uninterested peers in the system is 75%"."""
     from peersub.matching.xpath_index import XPathIndex
 
     schema, _ = nitf("3.3")

@@ -55,6 +55,15 @@ def test_some_news_match():
         check_satisfiable(schema, is_valid, patterns, number)
 
 
+def test_levels_that_a_descendant_step_walks_over_count():
+    # Each label is on every third level only, so that no shorter way leads there.
+    text = "<!ELEMENT a (b?)><!ELEMENT b (c?)><!ELEMENT c (a?)>"
+    schema = read_dtd(text.encode(), root="a")
+    wanted = PatternSettings(levels_max=4, descendant_share=0.5, wildcard_share=0)
+    for number in range(60):
+        check_satisfiable(schema, dtd_judge(text), PatternGenerator(schema, wanted), number)
+
+
 def test_the_judge_of_satisfiability_says_no():
     schema = read_dtd(b"<!ELEMENT a (b | c)><!ELEMENT b (a?)><!ELEMENT c EMPTY>", root="a")
     for text, levels, is_satisfiable in [

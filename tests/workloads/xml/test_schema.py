@@ -39,6 +39,15 @@ def test_a_dtd_becomes_declarations():
     assert urgency.value.choices == ("low", "normal", "high", "flash")
 
 
+def test_a_group_within_a_group_keeps_how_often_it_occurs():
+    declared = b"".join(b"<!ELEMENT %c EMPTY>" % name for name in b"bcd")
+    schema = read_dtd(b"<!ELEMENT a (b, (c, d)*)>" + declared)
+    inner = schema.elements["a"].content.parts[1]
+    assert (inner.minimum, inner.maximum, len(inner.parts)) == (0, None, 2)
+    flat = read_dtd(b"<!ELEMENT a (b, c, d)>" + declared)
+    assert [part.element for part in flat.elements["a"].content.parts] == ["b", "c", "d"]
+
+
 def test_an_xsd_becomes_declarations():
     schema, _ = library()
     assert schema.root == "library"
@@ -71,7 +80,7 @@ def test_heights_and_pairs():
     assert schema.sizes == {"d": 1, "e": 2, "a": 3, "b": 3, "c": 4}
     assert schema.holding("a") == {"b": 3, "c": 4, "d": 2, "e": 2}
     pairs = schema.together("a")
-    assert pairs["c", "c"] == 4 and pairs["b", "d"] == 3
+    assert pairs["c", "c"] == pairs["c", "d"] == 4 and pairs["b", "d"] == 3
     assert ("b", "b") not in pairs and ("e", "e") not in pairs
 
 

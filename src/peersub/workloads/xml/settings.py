@@ -1,14 +1,16 @@
 """The parameters of the XML workload, with the values that the field settled on.
 
 Chand and Felber ("Semantic peer-to-peer overlays for publish/subscribe networks", Euro-Par 2005)
-and the papers around it draw documents of about 100 tag pairs and at most ten levels, and tree
+say only that documents are of real-life types and subscriptions XPath. The defaults are those known
+from the same group's other papers: documents of about 100 tag pairs and at most ten levels; tree
 patterns of height up to ten, in which each step is `*`, hangs by `//`, or has a second branch with
-probability 0.1, and tags are chosen by Zipf's law with exponent 1. These are the defaults.
+probability 0.1, and tags are chosen by Zipf's law with exponent 1.
 
-What those papers leave open was settled once, by the one number that they give: with the NITF
-schema, 75 % of the subscribers are not interested in a document on average. So a pattern has at
-least two steps, its height is drawn evenly, ranks follow the alphabet, a document uses half of what
-is optional, and repeats up to five times. Nothing was chosen by how an overlay fares.
+What these leave open was settled once, by a number of the paper (§5): 75 % of the peers are not
+interested in a document on average, however many there are. With the NITF schema that comes out if
+a pattern has at least two steps, its height is drawn evenly, ranks follow the alphabet, and a
+document uses half of what is optional and repeats up to five times. Nothing was chosen by how an
+overlay fares.
 """
 
 from __future__ import annotations
