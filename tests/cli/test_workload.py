@@ -101,3 +101,39 @@ def test_mistakes_are_answered_in_one_line(run, tmp_path, dtd, words, problem):
     assert done.code == 2
     assert problem in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("how", ["options", "scenario"])
+def test_a_simulation_of_documents_of_a_schema(run, tmp_path, dtd, how):
+    words = ["--overlay", "tree", "--nodes", 4, "--workload", "documents", "--schema", dtd]
+    words += ["--events-count", 5, "--set", "tags_mean=6", "--set", "root=a"]
+    if how == "scenario":
+        path = tmp_path / "scenario.toml"
+        path.write_text(
+            f"""
+            overlay = "tree"
+            nodes = 4
+            subscriptions = 4
+            workload = {{ kind = "documents", schema = '{dtd}', root = "a", tags_mean = 6 }}
+            phases = [{{ name = "publishing", steps = [{{ do = "publish", count = 5 }}] }}]
+            """,
+            encoding="utf-8",
+        )
+        words = ["--scenario", path]
+    done = run("simulate", *words, "--json", "--quiet")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)
+    assert summary["delivered"] == summary["expected"] > 0
+    assert summary["missed"] == 0
+
+
+def test_a_simulation_names_what_is_wrong_with_a_schema(run, tmp_path, dtd):
+    simulate = ("simulate", "--nodes", 2, "--workload", "documents", "--quiet")
+    for words, problem in [
+        (("--schema", tmp_path / "none.dtd"), "there is no such file"),
+        (("--schema", dtd, "--set", "root=z"), "no element 'z'"),
+        (("--schema", dtd, "--set", "levels_max=0"), "levels_max is at least 1"),
+        (("--set", "root=a"), "root goes with a schema"),
+    ]:
+        done = run(*simulate, *words)
+        assert (done.code, problem in done.err) == (2, True), done.err
