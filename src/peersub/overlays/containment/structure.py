@@ -36,7 +36,7 @@ class roots, and those whom the event climbed over (`predicted_receivers`). Each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -47,6 +47,7 @@ from peersub.filters.xpath.containment import General, Specific, maps_into
 from peersub.filters.xpath.xpath_filter import XPathFilter
 
 __all__ = [
+    "Classes",
     "EdgeKind",
     "Member",
     "ParentRule",
@@ -186,6 +187,51 @@ def proven_containers(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Filters in some order, by equivalence. The first of a class stands for it."""
+
+    of: tuple[int, ...]
+    """Per filter its class; classes are numbered in the order of their first filters."""
+    filters: tuple[Filter, ...]
+    """Per class its first filter."""
+    containers: tuple[tuple[int, ...], ...]
+    """Per class the classes that strictly contain it."""
+
+    @classmethod
+    def among(cls, filters: Sequence[Filter], bits: Mapping[bytes, int] | None = None) -> Classes:
+        """The classes of these filters.
+
+        Args:
+            filters: in the order in which they came, equal ones among them.
+            bits: by digest one bit for each event of a sample; see `proven_containers`.
+        """
+        distinct: dict[bytes, Filter] = {}
+        for wanted in filters:
+            distinct.setdefault(wanted.digest, wanted)
+        sampled = None if bits is None else [bits[digest] for digest in distinct]
+        known = list(distinct.values())
+        containing = [frozenset(each) for each in proven_containers(known, sampled)]
+        first_of: list[int] = []
+        for number, above in enumerate(containing):
+            equals = (each for each in above if each < number and number in containing[each])
+            first = min((each for each in equals if first_of[each] == each), default=number)
+            first_of.append(first)
+        standing = [number for number, first in enumerate(first_of) if number == first]
+        class_of = {number: place for place, number in enumerate(standing)}
+        by_digest = {
+            digest: class_of[first] for digest, first in zip(distinct, first_of, strict=True)
+        }
+        return cls(
+            tuple(by_digest[wanted.digest] for wanted in filters),
+            tuple(known[number] for number in standing),
+            tuple(
+                tuple(sorted(class_of[other] for other in containing[number] if other in class_of))
+                for number in standing
+            ),
+        )
+
+
 # --- bounded trees -------------------------------------------------------------------------------
 
 
@@ -278,11 +324,14 @@ def canonical_shape(
     """
     if rule == "selectivity" and count is None:
         raise ValueError("the rule of selectivity needs counts of a sample")
-    classes, containers = _classes(members)
-    filters = [members[each[0]].wanted for each in classes]
-    counts = [count(wanted) for wanted in filters] if count and rule == "selectivity" else None
-    digests = [wanted.digest for wanted in filters]
-    above, _ = canonical_parents(containers, digests, counts)
+    order = sorted(range(len(members)), key=lambda each: members[each][:2])
+    found = Classes.among([members[each].wanted for each in order])
+    classes: list[list[int]] = [[] for _ in found.filters]
+    for member, number in zip(order, found.of, strict=True):
+        classes[number].append(member)
+    counts = [count(each) for each in found.filters] if count and rule == "selectivity" else None
+    digests = [wanted.digest for wanted in found.filters]
+    above, _ = canonical_parents(found.containers, digests, counts)
     parents, kinds = [-1] * len(members), [EdgeKind.CROWN] * len(members)
     roots = [0] * len(members)
     for number, own in enumerate(classes):
@@ -314,33 +363,6 @@ def _in_canonical_order(shape: TreeShape, members: Sequence[Member]) -> TreeShap
 
     below = tuple(tuple(sorted(each, key=order)) for each in shape.below)
     return TreeShape(shape.parents, shape.kinds, shape.roots, below)
-
-
-def _classes(members: Sequence[Member]) -> tuple[list[list[int]], list[list[int]]]:
-    """The members of each class, in order, and per class those that strictly contain it."""
-    order = sorted(range(len(members)), key=lambda each: members[each][:2])
-    distinct: dict[bytes, int] = {}
-    filters: list[Filter] = []
-    for member in order:
-        wanted = members[member].wanted
-        if distinct.setdefault(wanted.digest, len(filters)) == len(filters):
-            filters.append(wanted)
-    containing = [frozenset(each) for each in proven_containers(filters)]
-    # The first of equivalent filters stands for them.
-    first_of: list[int] = []
-    for number, above in enumerate(containing):
-        equals = (each for each in above if each < number and number in containing[each])
-        first_of.append(min((each for each in equals if first_of[each] == each), default=number))
-    standing = [number for number, first in enumerate(first_of) if number == first]
-    class_of = {number: place for place, number in enumerate(standing)}
-    classes: list[list[int]] = [[] for _ in standing]
-    for member in order:
-        classes[class_of[first_of[distinct[members[member].wanted.digest]]]].append(member)
-    containers = [
-        sorted(class_of[other] for other in containing[number] if other in class_of)
-        for number in standing
-    ]
-    return classes, containers
 
 
 # --- the way of an event -------------------------------------------------------------------------
