@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overlays.containment.test_structure import containers_of, events, wishes
@@ -220,6 +220,13 @@ label_sets = st.lists(st.frozensets(st.integers(0, 6), max_size=5), min_size=1, 
 @pytest.mark.parametrize("rule", ["depth", "selectivity"])
 @examples(200)
 @given(sets=label_sets, sample=st.lists(st.frozensets(st.integers(0, 6), min_size=4), max_size=3))
+@example(
+    # Here {1, 2, 3} moves to a shallower parent, and who is below it finds a deeper one.
+    sets=[
+        frozenset(each) for each in ([1, 2, 3], [0, 1, 2], [0, 1, 2, 3], [1], [], [1, 3], [2, 3])
+    ],
+    sample=[frozenset({0, 1, 2, 3}), frozenset({0, 1, 3}), frozenset({0, 1, 2, 3})],
+)
 def test_always_ends_with_the_canonical_tree_in_any_order(
     rule: str, sets: list[frozenset[int]], sample: list[frozenset[int]]
 ) -> None:
