@@ -1,0 +1,1 @@
+"""What the semantic overlays share: a node that hosts a member for each distinct filter."""
