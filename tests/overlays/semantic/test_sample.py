@@ -13,7 +13,7 @@ from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.semantic import sample as module
-from peersub.overlays.semantic.messages import SampleEvents, SampleKeys
+from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys
 from peersub.overlays.semantic.sample import (
     SampleSettings,
     SharedSample,

@@ -1,31 +1,33 @@
-"""The messages by which nodes come to hold the same sample of events (`sample`)."""
+"""The messages between nodes that host members: about links, and about members that are gone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from peersub.overlays.core.messages import Message
-from peersub.overlays.core.publication import Publication
 
-__all__ = ["SampleEvents", "SampleKeys", "SampleOffered"]
-
-
-@dataclass(frozen=True, slots=True)
-class SampleOffered(Message):
-    """My sample has this digest; say so if yours is another."""
-
-    digest: bytes
+__all__ = ["LinkFree", "LinkNeeded", "LinkUnneeded", "MemberGone"]
 
 
 @dataclass(frozen=True, slots=True)
-class SampleKeys(Message):
-    """These events are my sample; send me what I lack of yours."""
-
-    keys: tuple[bytes, ...]
+class LinkUnneeded(Message):
+    """No member of mine needs this link any more; does one of yours?"""
 
 
 @dataclass(frozen=True, slots=True)
-class SampleEvents(Message):
-    """Events of my sample that yours lacks."""
+class LinkFree(Message):
+    """None of mine either: close it. I say nothing more on it until you do."""
 
-    publications: tuple[Publication, ...]
+
+@dataclass(frozen=True, slots=True)
+class LinkNeeded(Message):
+    """A member of mine needs this link after all: it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberGone(Message):
+    """You spoke to a member that does not live here, or does so no more."""
+
+    to: int
+    sender: int
+    """The slot of the member that is gone."""

@@ -32,7 +32,7 @@ from peersub.events.envelope import Event, content_hash
 from peersub.filters.filter import Filter, Matchable
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.overlays.semantic.messages import SampleEvents, SampleKeys, SampleOffered
+from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, SampleOffered
 
 __all__ = ["KEY_BYTES", "SampleSettings", "SharedSample", "event_key", "event_weight"]
 
