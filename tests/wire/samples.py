@@ -190,6 +190,11 @@ MESSAGES: dict[str, Any] = {
     "reorganise": containment.Reorganise(2, 3, MEMBER, CHEAP, 4, 17, 2, 3),
     "deepened": containment.Deepened(2, 3, 5),
     "departing": containment.Departing(2, 3, departs=False),
+    "forwarded-in-list": containment.Forwarded(
+        TRADE, 2, 3, 4, list_of=MEMBER, direction=containment.Direction.LEFT, listed=9
+    ),
+    "siblings-are": containment.SiblingsAre(2, 3, 9, MEMBER, None, is_listed=True),
+    "siblings-known": containment.SiblingsKnown(2, 3, 9, works=False),
     "link-unneeded-by-members": semantic.LinkUnneeded(),
     "link-free": semantic.LinkFree(),
     "link-needed-by-members": semantic.LinkNeeded(),

@@ -121,6 +121,8 @@ MESSAGES: Final[dict[int, type]] = {
     126: containment.Reorganise,
     127: containment.Deepened,
     128: containment.Departing,
+    129: containment.SiblingsAre,
+    130: containment.SiblingsKnown,
     160: semantic_sample.SampleOffered,
     161: semantic_sample.SampleKeys,
     162: semantic_sample.SampleEvents,

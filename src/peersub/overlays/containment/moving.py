@@ -2,8 +2,8 @@
 
 There is one procedure for all: ask somebody (`JoinRequest`), get to know the best parent (`Found`),
 ask that one for a place (`PlaceWanted`), follow where it points (`Redirected`), and sit down once
-there is one (`PlaceGiven`). Only then is the edge from before given up, and not at once: it stays as long as an event may be
-under way, so none passes by between the two places (make before break).
+there is one (`PlaceGiven`). Only then is the edge from before given up, and not at once: it stays
+as long as an event may be under way, so none passes by between the two places (make before break).
 
 Who is asked, in order, until one answers:
 

@@ -105,7 +105,7 @@ class ContainmentPeer:
         self._is_trying_former = False
         self._is_period_set = False
         self._periods = 0
-        self._seen: History[tuple[int, str]] = History(
+        self._seen: History[tuple[int, str, str]] = History(
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
         self._held: list[Publication] = []
@@ -262,12 +262,25 @@ class ContainmentPeer:
         if names:
             self._out.emit(Deliver(publication, names, hops))
 
-    def is_new(self, member: PeerId, event_id: str) -> bool:
+    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
         """Whether a member sees the event for the first time."""
-        if self._seen.add((member.slot, event_id), self.now_ms):
+        if self._seen.add((member.slot, event_id, ""), self.now_ms):
             return True
-        self._out.emit(Drop("seen before", event_id))
+        if not expected:
+            self._out.emit(Drop("seen before", event_id))
         return False
+
+    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+        """Whether a member passes an event along the list of a parent for the first time."""
+        return self._seen.add((member.slot, event_id, str(parent)), self.now_ms)
+
+    def receivers(self, event_id: str) -> list[PeerId]:
+        """The members of this node that have got an event; its keeper is none of them."""
+        return [
+            member.me
+            for slot, member in self.hosting.members.items()
+            if (slot, event_id, "") in self._seen and member is not self.keeper
+        ]
 
     def remember(self, node: str) -> None:
         """A node was lost: try it again later."""

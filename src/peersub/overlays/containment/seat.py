@@ -62,8 +62,11 @@ class Host(Protocol):
     def deliver(self, member: PeerId, publication: Publication, hops: int) -> None:
         """Hand an event to the subscriptions of a member."""
 
-    def is_new(self, member: PeerId, event_id: str) -> bool:
-        """Whether a member sees the event for the first time."""
+    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
+        """Whether a member sees the event for the first time; `expected` that it may not."""
+
+    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+        """Whether a member passes an event along the list of a parent for the first time."""
 
     def remember(self, node: str) -> None:
         """A node was lost: it may be in another part of the network."""
