@@ -123,6 +123,7 @@ MESSAGES: Final[dict[int, type]] = {
     128: containment.Departing,
     129: containment.SiblingsAre,
     130: containment.SiblingsKnown,
+    131: containment.NodesLost,
     160: semantic_sample.SampleOffered,
     161: semantic_sample.SampleKeys,
     162: semantic_sample.SampleEvents,

@@ -93,6 +93,7 @@ class Member:
                 self.giving.on_crowded_timer()
             case "leave":
                 self.leaving.on_leave_timer()
+        self.moving.be_a_visitor()
 
     def on_lost(self, lost: PeerId, now_ms: int) -> None:
         """A member, or all of a node, cannot be reached any more."""
@@ -164,6 +165,9 @@ class Member:
             case said.Departing(_, _, departs):
                 self.seat.on_departing(sender, departs)
                 self.crown.give_up()
+            case said.NodesLost(_, _, nodes):
+                for node in nodes:
+                    self.seat.host.remember(node)
             case said.Promote():
                 self.crown.on_promote(sender, message)
             case said.Promoted():
@@ -203,8 +207,11 @@ class Member:
             # Only the root of a class has children.
             for peer in self.seat.below(EdgeKind.CHILD):
                 self.seat.send(peer, said.Handed(peer.slot, self.me.slot, sender))
-        if self.seat.is_keeper and message.kind is EdgeKind.TOP:
-            self.seat.hand_over_top()
+        if self.seat.is_keeper:
+            # Nobody stands below a keeper that is not the crown.
+            for peer in self.seat.down:
+                if peer != sender:
+                    self.seat.send(peer, said.Handed(peer.slot, self.me.slot, sender))
         if was_crown and purpose is Purpose.MERGE:
             self.crown.on_merged()
         if self.seat.is_vacating:

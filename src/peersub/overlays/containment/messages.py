@@ -27,6 +27,7 @@ __all__ = [
     "Found",
     "Handed",
     "JoinRequest",
+    "NodesLost",
     "Probe",
     "ProbeAnswer",
     "Promote",
@@ -159,6 +160,8 @@ class PlaceGiven(Message):
     path: tuple[PeerId, ...]
     ancestors: tuple[PeerId, ...]
     heirs: tuple[PeerId, ...]
+    nodes: tuple[str, ...] = ()
+    """Some that take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +320,12 @@ class SiblingsKnown(Message):
     sender: int
     version: int
     works: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLost(Message):
+    """My node leaves, and has lost these: they may be in another part of the network."""
+
+    to: int
+    sender: int
+    nodes: tuple[str, ...]
