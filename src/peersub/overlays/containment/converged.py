@@ -8,12 +8,13 @@ from peersub.filters.filter import Filter
 from peersub.overlays.containment.peer import ContainmentPeer
 from peersub.overlays.containment.structure import EdgeKind, TreeShape, canonical_shape
 from peersub.overlays.containment.structure import Member as PlacedMember
+from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.identity import PeerId
 
 __all__ = ["converge"]
 
-CONTACTS = 3
-"""Nodes before and after it in the list that a node knows."""
+CONTACTS = 16
+"""Nodes that each node knows; they are drawn."""
 
 
 def converge(
@@ -25,9 +26,10 @@ def converge(
     members: list[PlacedMember] = []
     addresses: list[PeerId] = []
     hosts: dict[PeerId, ContainmentPeer] = {}
-    for turn, peer in enumerate(peers):
+    for peer in peers:
         progress()
-        known = [other.me.node for other in peers[max(turn - CONTACTS, 0) : turn + 1 + CONTACTS]]
+        about = (peer.seed, "containment/contact", peer.me.node)
+        known = [peers[draw_below(len(peers), *about, turn)].me.node for turn in range(CONTACTS)]
         for address, wanted in peer.install(subscriptions.get(peer.me.node, {}), known):
             members.append(PlacedMember(address.node, address.slot, wanted))
             addresses.append(address)

@@ -99,6 +99,10 @@ class Crown:
             seat.is_vacating = False
             if seat.up is not None and seat.up.peer != sender:
                 seat.host.remember(seat.up.peer.node)
+            if seat.is_keeper:
+                # Rare, and there may be another part of the network that the leaver looked for.
+                for other in seat.host.contacts():
+                    seat.host.remember(other.node)
             self._moving.stop()
             seat.become_crown()
             self._tell_promoted(message.leaver)

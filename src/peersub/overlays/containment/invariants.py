@@ -137,6 +137,8 @@ def _knowledge(member: Member, members: dict[PeerId, Member]) -> Iterator[str]:
             up = members[peer].seat.up
             if up is None or up.kind is not kind:
                 break
+    if seat.up is not None and members[chain[0]].seat.is_keeper:
+        path.append(chain[0])
     if seat.path != tuple(path):
         yield f"{seat.me} takes {_names(seat.path)} for its path"
 

@@ -145,6 +145,7 @@ class Member:
                 self.probing.on_join_request(message)
             case said.Found():
                 self.moving.on_found(sender, message)
+                self.moving.improve_if_wanted()
             case said.PlaceWanted():
                 self._on_attach(sender, message)
             case said.PlaceGiven():
@@ -218,3 +219,4 @@ class Member:
             self.moving.vacate()
             self.moving.after_fewer_below()
         self.reorganising.on_seated(purpose)
+        self.moving.improve_if_wanted()

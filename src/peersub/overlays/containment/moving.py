@@ -74,6 +74,8 @@ class Moving:
         self._wanted_above: PeerId | None = None
         self._handed: tuple[PeerId, Handed] | None = None
         """Who above has said that it will go, and whom to turn to."""
+        self.wants_better = False
+        """It heard of a better place while it was busy."""
         self.depth = 0
         """Of the place that was found last, as the probe counted it; 0 if unknown."""
 
@@ -127,6 +129,12 @@ class Moving:
             self._begin(Purpose.IMPROVE, [seat.me])
         elif seat.up is not None and seat.up.kind is not EdgeKind.EQUAL:
             self._begin(Purpose.IMPROVE, [seat.up.peer])
+
+    def improve_if_wanted(self) -> None:
+        """Look for the better place that it heard of while it was busy."""
+        if self.wants_better and self._purpose is None and not self._seat.is_vacating:
+            self.wants_better = False
+            self.improve()
 
     def move_below(self, peer: PeerId, kind: EdgeKind, purpose: Purpose, depth: int = 0) -> None:
         """Ask a certain member for a place."""

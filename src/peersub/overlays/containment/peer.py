@@ -68,9 +68,9 @@ FORMER_TRIED_MAX = 8
 """Nodes that are tried at a time."""
 FORMER_ANSWERS = 3
 """How often a node that was lost answers before it counts as found."""
-CONTACTS_MAX = 16
+CONTACTS_MAX = 32
 """Nodes that are known to take part."""
-CONTACTS_TOLD = 8
+CONTACTS_TOLD = 16
 """Of these, how many a newcomer is told."""
 HELD_EVENTS_MAX = 1_024
 """Events that wait until the node has its place."""

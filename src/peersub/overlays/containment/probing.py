@@ -89,7 +89,8 @@ class Probing:
             self._seat.send(joiner, found)
             return
         # A depth that is not counted from the crown still orders what is found below this one.
-        self._probe(None, joiner, number, message.wanted, 1, message.above)
+        confined = message.is_confined and self._seat.contains(message.wanted)
+        self._probe(None, joiner, number, message.wanted, 1, message.above, is_confined=confined)
 
     # --- the probe -----------------------------------------------------------------------------
 
@@ -112,6 +113,8 @@ class Probing:
         wanted: Filter,
         depth: int,
         above: PeerId | None,
+        *,
+        is_confined: bool = False,
     ) -> None:
         seat = self._seat
         key = (joiner, number)
@@ -128,7 +131,8 @@ class Probing:
             # The crown looks for somebody to stand below.
             asked = dict.fromkeys(seat.below(EdgeKind.TOP), depth)
         elif own is None or not own.is_equal:
-            asked = dict.fromkeys(seat.below(EdgeKind.TOP), depth)
+            if not is_confined:
+                asked = dict.fromkeys(seat.below(EdgeKind.TOP), depth)
             if seat.contains(wanted):
                 asked |= dict.fromkeys(seat.below(EdgeKind.CHILD), depth + 1)
         asked.pop(joiner, None)

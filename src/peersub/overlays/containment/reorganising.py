@@ -4,8 +4,9 @@
   the crown along TOP edges.
 * "always", and "sometimes" for a share of the newcomers: the question climbs to the crown and goes
   down the whole tree (`Reorganise`). It stops at whoever the newcomer contains, since everybody
-  below stands below a better parent already, and where no event can match both. Who moved is
-  deeper, and all below it are (`Deepened`): each of them asks the same, until nobody moves.
+  below stands below a better parent already. (That no event can match both would be no reason:
+  what nobody can match is contained in all.) Who moved is deeper, and all below it are
+  (`Deepened`): each of them asks the same, until nobody moves.
 * "periodic": now and then a share of the members joins anew (`Moving.improve`, called by the node).
 
 A question may be confined to the part of the tree below the newcomer's parent.
@@ -128,7 +129,7 @@ class Reorganising:
             if not seat.contains(wanted):
                 self._move_if_better(message)
             return
-        if is_local or not wanted.overlaps(seat.wanted):
+        if is_local:
             return
         for peer in seat.below(EdgeKind.CHILD):
             if peer != newcomer:
@@ -138,6 +139,7 @@ class Reorganising:
     def _move_if_better(self, message: Reorganise) -> None:
         seat = self._seat
         if self._moving.purpose is not None or seat.is_leaving or seat.is_vacating:
+            self._moving.wants_better = True
             return
         newcomer, wanted = message.newcomer, message.wanted
         if seat.up is not None and seat.up.kind is EdgeKind.CHILD:

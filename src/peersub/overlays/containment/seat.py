@@ -346,8 +346,11 @@ class Seat:
             return (self.me,)
         if self.up is None:
             return ()
-        if self.up.kind in (EdgeKind.CHILD, EdgeKind.VISIT):
+        if self.up.kind is EdgeKind.CHILD:
             return (self.me,)
+        if self.up.kind is EdgeKind.VISIT:
+            # Two keepers that are crowns may come to stand below each other.
+            return (self.me, *self.up.path)
         return (self.me, *self.up.path) if self.up.path else ()
 
     def told(self, peer: PeerId) -> Ancestry:
@@ -356,6 +359,8 @@ class Seat:
         path: tuple[PeerId, ...] = ()
         if kind is EdgeKind.TOP:
             path = self.path if self.is_top_level else ()
+        elif kind is EdgeKind.VISIT and self.is_keeper:
+            path = self.path
         elif kind is EdgeKind.EQUAL and self.path:
             is_root = self.up is None or self.up.kind is not EdgeKind.EQUAL
             path = (self.me,) if is_root else self.path
