@@ -82,7 +82,7 @@ class Crown:
             return
         if seat.is_crown:
             return
-        if message.kind is not EdgeKind.TOP or message.above is not None:
+        if message.edge is not EdgeKind.TOP or message.above is not None:
             leaves = seat.below(EdgeKind.EQUAL)
             if leaves and message.hops < CLIMB_MAX:
                 leaf, hops = leaves[0], message.hops + 1
@@ -107,7 +107,7 @@ class Crown:
             seat.become_crown()
             self._tell_promoted(message.leaver)
         else:
-            self._moving.take_place_of(message.leaver, message.above, message.kind)
+            self._moving.take_place_of(message.leaver, message.above, message.edge)
 
     def _tell_promoted(self, leaver: PeerId) -> None:
         self._seat.send(leaver, Promoted(leaver.slot, self._seat.me.slot))

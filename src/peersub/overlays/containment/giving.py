@@ -35,7 +35,7 @@ class Giving:
             redirected = Redirected(sender.slot, seat.me.slot, message.number, kind, instead)
             seat.send(sender, redirected)
             return False
-        seat.add_below(sender, message.kind, message.wanted, message.number)
+        seat.add_below(sender, message.edge, message.wanted, message.number)
         if message.is_leaving:
             seat.on_departing(sender, departs=True)
         told = seat.told(sender)
@@ -43,7 +43,7 @@ class Giving:
             sender.slot,
             seat.me.slot,
             message.number,
-            message.kind,
+            message.edge,
             seat.wanted,
             told.path,
             told.ancestors,
@@ -51,7 +51,7 @@ class Giving:
             seat.host.known_nodes(),
         )
         seat.send(sender, attached)
-        if self._crowd(message.kind):
+        if self._crowd(message.edge):
             seat.host.set_timer("crowded", seat.me, 2 * seat.settings.overlap_ms + 1)
         return True
 
@@ -77,7 +77,7 @@ class Giving:
         self, sender: PeerId, message: PlaceWanted
     ) -> tuple[EdgeKind, PeerId | None] | None:
         """Where the asker is to go, or nowhere; None if it has a place here."""
-        seat, kind = self._seat, message.kind
+        seat, kind = self._seat, message.edge
         if kind is EdgeKind.VISIT and seat.is_leaving and seat.up is not None:
             return kind, seat.up.peer
         if seat.is_leaving or not seat.path or sender in seat.path:
@@ -109,7 +109,7 @@ class Giving:
         seat = self._seat
         contains = seat.contains(message.wanted)
         is_contained = seat.is_contained_in(message.wanted)
-        match message.kind:
+        match message.edge:
             case EdgeKind.EQUAL:
                 return contains and is_contained
             case EdgeKind.CHILD:

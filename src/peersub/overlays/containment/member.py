@@ -204,7 +204,7 @@ class Member:
         purpose, leaver = sat_down
         if leaver is not None:
             self.crown.on_place_taken(leaver)
-        if message.kind is EdgeKind.EQUAL:
+        if message.edge is EdgeKind.EQUAL:
             # Only the root of a class has children.
             for peer in self.seat.below(EdgeKind.CHILD):
                 self.seat.send(peer, said.Handed(peer.slot, self.me.slot, sender))

@@ -141,7 +141,7 @@ class PlaceWanted(Message):
     to: int
     sender: int
     number: int
-    kind: EdgeKind
+    edge: EdgeKind
     wanted: Filter | None = None
     stays_on_top: bool = False
     in_place_of: PeerId | None = None
@@ -155,7 +155,7 @@ class PlaceGiven(Message):
     to: int
     sender: int
     number: int
-    kind: EdgeKind
+    edge: EdgeKind
     wanted: Filter | None
     path: tuple[PeerId, ...]
     ancestors: tuple[PeerId, ...]
@@ -171,7 +171,7 @@ class Redirected(Message):
     to: int
     sender: int
     number: int
-    kind: EdgeKind
+    edge: EdgeKind
     instead: PeerId | None = None
 
 
@@ -228,7 +228,7 @@ class Promote(Message):
     to: int
     sender: int
     leaver: PeerId
-    kind: EdgeKind
+    edge: EdgeKind
     above: PeerId | None = None
     hops: int = 0
 

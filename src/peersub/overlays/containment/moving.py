@@ -123,7 +123,7 @@ class Moving:
         """Look for a better place, if there is nothing else to do."""
         seat = self._seat
         is_free = self._purpose is None and not seat.is_leaving and not seat.is_keeper
-        if not is_free or not seat.is_seated or seat.is_vacating:
+        if not is_free or not seat.is_seated or (seat.is_vacating and seat.below(EdgeKind.TOP)):
             return
         if seat.is_crown:
             self._begin(Purpose.IMPROVE, [seat.me])
@@ -263,6 +263,9 @@ class Moving:
         self._end()
 
     def _end(self) -> None:
+        if self._purpose is Purpose.IMPROVE and self._seat.is_vacating:
+            self._seat.is_vacating = False
+            self._seat.tell_departing(departs=False)
         self._purpose = None
         self._seat.is_going_down = False
         self._asked = None
@@ -343,8 +346,7 @@ class Moving:
         """Somebody below has gone: perhaps the last one of the top level."""
         seat = self._seat
         if seat.is_vacating and not seat.is_crown and not seat.below(EdgeKind.TOP):
-            seat.is_vacating = False
-            seat.tell_departing(departs=False)
+            # Nobody comes back meanwhile: it is about to go until it has looked.
             self.improve()
         self.be_a_visitor()
 
@@ -389,7 +391,7 @@ class Moving:
         if instead is None or instead == self._seat.me or self._redirections > REDIRECTIONS_MAX:
             self._ask_next()
         else:
-            self._attach(instead, message.kind)
+            self._attach(instead, message.edge)
 
     def on_attached(
         self, sender: PeerId, message: PlaceGiven
@@ -404,8 +406,10 @@ class Moving:
             self._ask_next()
             return None
         purpose, leaver = self._purpose, self._in_place_of
+        if purpose is Purpose.IMPROVE:
+            seat.is_vacating = False
         self._end()
-        above = Above(sender, message.kind, message.wanted, message.number, message.path)
+        above = Above(sender, message.edge, message.wanted, message.number, message.path)
         seat.host.learn(message.nodes)
         seat.sit(above, message.ancestors, message.heirs)
         if self._handed is not None and self._handed[0] == sender:
@@ -425,5 +429,5 @@ class Moving:
             seat.send(sender, Detach(sender.slot, seat.me.slot, message.number))
             return
         if message.number > known.number:
-            known.number, known.kind, known.path = message.number, message.kind, message.path
+            known.number, known.kind, known.path = message.number, message.edge, message.path
             seat.refresh()
