@@ -34,14 +34,14 @@ _SAMPLE_FROM = 1_000_000_000
 
 def node_maker(
     scenario: Scenario,
-    sample: tuple[Mapping[str, Any], ...] = (),
+    sample: tuple[Mapping[str, Any] | Event, ...] = (),
     keys: Mapping[str, int] = MappingProxyType({}),
 ) -> MakeNode:
     """Makes the nodes of the scenario.
 
     Args:
         scenario: what is asked for.
-        sample: attributes of events like those of the scenario, for strategies that want any.
+        sample: events like those of the scenario, or their attributes, for who wants any.
         keys: places of nodes on the circle; the other nodes draw theirs.
     """
     kind = overlay_kind(scenario.overlay)
@@ -78,8 +78,10 @@ def _share_strategy(overlay: Any, shared: list[Any]) -> None:
             shared.append(maintenance.strategy)
 
 
-def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any], ...]:
-    """Attributes of events like those of the content, if the overlay's strategy wants any."""
+def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any] | Event, ...]:
+    """Events like those of the content, or their attributes, if the overlay wants any."""
+    if scenario.settings.get("rule") == "selectivity":
+        return tuple(_sample_events(content))
     if scenario.settings.get("strategy") != "imperfect":
         return ()
     return tuple(event.attributes for event in _sample_events(content))

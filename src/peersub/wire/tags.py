@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from peersub.overlays.chord import messages as chord
+from peersub.overlays.containment import messages as containment
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
+from peersub.overlays.semantic import messages as semantic
+from peersub.overlays.semantic import sample_messages as semantic_sample
 from peersub.overlays.tree import messages as tree
 from peersub.wire import client_messages as client
 
@@ -98,6 +101,36 @@ MESSAGES: Final[dict[int, type]] = {
     95: client.DeliveredBatch,
     96: client.RevocationTold,
     97: client.Answered,
+    # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
+    110: containment.Forwarded,
+    111: containment.JoinRequest,
+    112: containment.Probe,
+    113: containment.ProbeAnswer,
+    114: containment.Found,
+    115: containment.PlaceWanted,
+    116: containment.PlaceGiven,
+    117: containment.Redirected,
+    118: containment.Detach,
+    119: containment.Ancestry,
+    120: containment.Handed,
+    121: containment.Promote,
+    122: containment.Promoted,
+    123: containment.CrownSought,
+    124: containment.CrownFound,
+    125: containment.Reconsider,
+    126: containment.Reorganise,
+    127: containment.Deepened,
+    128: containment.Departing,
+    129: containment.SiblingsAre,
+    130: containment.SiblingsKnown,
+    131: containment.NodesLost,
+    160: semantic_sample.SampleOffered,
+    161: semantic_sample.SampleKeys,
+    162: semantic_sample.SampleEvents,
+    166: semantic.LinkUnneeded,
+    167: semantic.LinkFree,
+    168: semantic.LinkNeeded,
+    169: semantic.MemberGone,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

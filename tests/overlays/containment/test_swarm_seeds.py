@@ -1,0 +1,24 @@
+"""Scenarios of the swarm in which the tree once went wrong; each must go well for ever."""
+
+import pytest
+
+from peersub.simulator.running import run_scenario
+from peersub.simulator.swarm import swarm_scenario
+
+SEEDS = {
+    261: "two keepers that were crowns stood below each other",
+    587: "a crown that was named by a node which then crashed looked for nobody",
+    609: "a keeper that was no crown took members, and a circle closed",
+    689: "a half of the network crashed, and nodes knew too few others",
+    729: "a newcomer knew nobody but its contacts, which all crashed",
+    849: "a keeper kept its place at the top level after its members had gone",
+    925: "a node left, and with it all that was known of the other part of a split network",
+    954: "of two crowns that one leaver had named, none heard of the other",
+    1113: "a keeper that was about to leave the top level took a member there",
+    1579: "who left the top level was asked for a place there before it had gone",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=SEEDS.values())
+def test_it_goes_well(seed):
+    assert run_scenario(swarm_scenario(seed, "containment")).violations == []
