@@ -60,7 +60,7 @@ class Twin:
         # What is on its way: from node, to node, hops, and per message to whom, from whom, climbs.
         under_way: deque[tuple[int, int, int, list[tuple[int, int, bool]]]] = deque()
         if not self.members:
-            return found
+            return found if publisher == 0 else {**found, 0: (publisher, 1, 1)}
         if own:
             self._handle(publisher, [((mine or own)[0], -1, True)], 0, matching, under_way)
         else:

@@ -3,7 +3,7 @@
 A node hosts a member per distinct filter, with slots in the order of its subscriptions. Edges lead
 between members; the label of an edge says its kind and whether it leads up. An event begins at the
 first member of its node that matches it, else it climbs from the node's entrance: its first member,
-or the crown if it has none.
+or the crown if it has none. Where nobody wants anything, the first node stands for the crown.
 
 What members of one node hand each other takes no message and is no hop, so a node may get an event
 more than once, for different members; its first sender is the one whose message comes first. Nodes
@@ -207,6 +207,8 @@ class _Routing:
         """Events, nodes, first senders, hops and messages."""
         nodes = self._tree.nodes
         self._hops[np.arange(len(self._publishers)) * nodes + self._publishers] = 0
+        if not len(self._tree.lives_on):
+            self._sent_to_the_first_node()
         here, elsewhere = self._beginnings()
         hop = 0
         while len(here) or len(elsewhere):
@@ -224,6 +226,13 @@ class _Routing:
             self._hops[cells],
             self._messages[cells],
         )
+
+    def _sent_to_the_first_node(self) -> None:
+        """There is no member anywhere: events climb to the keeper of the first node, and end."""
+        others = np.flatnonzero(self._publishers)
+        cells = others * self._tree.nodes
+        self._hops[cells], self._messages[cells] = 1, 1
+        self._senders[cells] = self._publishers.take(others)
 
     def _matching(self, rows: np.ndarray, members: np.ndarray) -> np.ndarray:
         found: np.ndarray = self._matches[rows, self._tree.wants.take(members)]
