@@ -3,6 +3,8 @@
 * It knows some nodes, and some members elsewhere (*contacts*). Whoever joins asks a node for
   members; a node that has its first member tells the nodes that it knows, so that those without
   members have somewhere to publish.
+* Now and then it asks one of the nodes that it knows, so that groups of members meet that know
+  nothing of each other.
 * It offers its sample to the nodes that it has links to: at once to all of them when the sample has
   changed, else to one at a time.
 * It tries to reach nodes that it lost, so that parts of a split network find each other.
@@ -32,6 +34,10 @@ NODES_MAX: Final = 64
 """Nodes that it remembers."""
 NAMED_NODES_MAX: Final = 8
 """Nodes that it names to others, and that it tells of its first member."""
+ASK_EVERY: Final = 6
+"""Ticks between questions to nodes that are known, one of them each time."""
+OFFER_EVERY: Final = 4
+"""Ticks between offers of a sample that has not changed."""
 _KEPT_NODES: Final = 2
 """Nodes that it keeps links to while it has no member."""
 
@@ -128,7 +134,12 @@ class Desk:
         self._remember(profiles)
         answer_profiles = max(self._host.settings.answer_profiles, self._host.settings.clique_up_to)
         own = [member.profile for member in self._host.members()]
-        known = [profile for profile in self._contacts.values() if profile.peer.node != sender.node]
+        # Hearsay only while somebody keeps a link there: who is gone is soon forgotten.
+        known = [
+            profile
+            for peer, profile in self._contacts.items()
+            if peer.node != sender.node and self._host.hosting.is_linked(peer.node)
+        ]
         nodes = [node for node in self._nodes if node != sender.node][:NAMED_NODES_MAX]
         named = tuple((own + known)[:answer_profiles])
         self._host.send(sender, say.MembersKnown(0, 0, named, tuple(nodes)))
@@ -205,8 +216,13 @@ class Desk:
         """While it takes no part yet, or it knows of no member at all."""
         is_alone = not self._contacts and not any(m.neighbours() for m in self._host.members())
         nodes = self._join_nodes if not self.takes_part else tuple(self._nodes)
-        if nodes and not self._asked and (not self.takes_part or is_alone):
+        if not nodes or self._asked:
+            return
+        if not self.takes_part or is_alone:
             self._ask(nodes[self._turn % len(nodes)], now_ms)
+        elif self._turn % ASK_EVERY == 0:
+            # Two groups of members that know nothing of each other meet over nodes.
+            self._ask(nodes[self._drawn("ask") * len(nodes) >> 64], now_ms)
 
     def _offer_sample(self) -> None:
         digest = self._host.sample.digest
@@ -215,10 +231,15 @@ class Desk:
         if not linked:
             return
         if digest == self._offered:
-            linked = [linked[draw(0, "similarity/offer", self._turn) * len(linked) >> 64]]
+            if self._turn % OFFER_EVERY:
+                return
+            linked = [linked[self._drawn("offer") * len(linked) >> 64]]
         self._offered = digest
         for peer in linked:
             self._host.send(peer, self._host.sample.offer())
+
+    def _drawn(self, purpose: str) -> int:
+        return draw(self._host.seed, f"similarity/{purpose}", *self._host.me, self._turn)
 
     def _try_former(self, now_ms: int) -> None:
         """Ask the lost node that was tried longest ago."""

@@ -24,9 +24,11 @@ def check_quiet(peers: Sequence[SimilarityPeer]) -> list[str]:
     for member in members.values():
         complaints += _links(member, members)
         complaints += _degree(member, members)
-    samples = {peer.sample.digest for peer in peers if peer.members()}
-    if len(samples) > 1:
-        complaints.append(f"{len(samples)} samples in one network")
+    digests = {peer.me.node: peer.sample.digest for peer in peers}
+    for member in members.values():
+        for peer in member.neighbours():
+            if digests.get(peer.node, digests[member.me.node]) != digests[member.me.node]:
+                complaints.append(f"{member.me} and {peer} measure by different samples")
     return complaints
 
 
@@ -52,15 +54,17 @@ def _degree(member: SimilarityMember, members: dict[PeerId, SimilarityMember]) -
     settings = member.settings
     others = sum(peer.node != member.me.node for peer in members)
     complaints = []
-    if others <= settings.clique_up_to:
+    # A member judges by whom it knows; some may be gone that it never was linked with.
+    if max(others, len(member.known)) <= settings.clique_up_to:
         if len(member.near) != others:
             complaints.append(f"{member.me} is linked with {len(member.near)} of {others} others")
-    elif settings.choice == NEAREST:
-        if len(member.near) != min(settings.nearest, others):
-            complaints.append(f"{member.me} has {len(member.near)} near links")
-    elif len(member.near) > settings.nearest and len(member.known) > settings.clique_up_to:
-        complaints.append(f"{member.me} has {len(member.near)} near links, more than it may")
-    if others > settings.clique_up_to and not member.neighbours():
+    elif len(member.known) > settings.clique_up_to:
+        asked_for = min(settings.nearest, others)
+        if len(member.near) > settings.nearest:
+            complaints.append(f"{member.me} has {len(member.near)} near links, more than it may")
+        elif settings.choice == NEAREST and len(member.near) < asked_for:
+            complaints.append(f"{member.me} has {len(member.near)} of {asked_for} near links")
+    if others > settings.clique_up_to and settings.random and not member.neighbours():
         complaints.append(f"{member.me} has no neighbour at all")
     if len(member.drawn) > settings.random:
         complaints.append(f"{member.me} has {len(member.drawn)} random links, more than it may")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SimilarityMember"]
 
+CANDIDATE_TICKS = 120
+"""Ticks after which a candidate that nobody names any more is forgotten."""
 CALM_TICKS = 8
 """Ticks without a change after which lists are compared more rarely,"""
 CALM_EVERY = 4
@@ -60,6 +62,8 @@ class SimilarityMember:
         self._asked: dict[tuple[PeerId, bool], int] = {}
         """Links that were asked for, and until when an answer is waited for."""
         self._places: dict[PeerId, int] = {}
+        self._heard: dict[PeerId, int] = {}
+        """The tick at which somebody last named a member that is known."""
         self._profile: Profile | None = None
         self._waiting: dict[PeerId, int] = {}
         self._consulted: dict[PeerId, None] = {}
@@ -225,6 +229,7 @@ class SimilarityMember:
             if before is None or before.version < profile.version:
                 is_new = is_new or before is None
                 self.known[peer] = profile
+            self._heard[peer] = self._ticks
         self._prune()
         return is_new
 
@@ -247,6 +252,7 @@ class SimilarityMember:
     def _forget_candidate(self, peer: PeerId) -> None:
         self.known.pop(peer, None)
         self._places.pop(peer, None)
+        self._heard.pop(peer, None)
 
     # --- the search ----------------------------------------------------------------------------
 
@@ -434,6 +440,11 @@ class SimilarityMember:
             self._forget_candidate(asked[0])
         if self._walk is not None and self._walk[1] <= now_ms:
             self._walk = None
+        oldest = self._ticks - CANDIDATE_TICKS
+        linked = {**self.near, **self.drawn, **self.choosers, **self._waiting}
+        for peer in [peer for peer, heard in self._heard.items() if heard < oldest]:
+            if peer not in linked:
+                self._forget_candidate(peer)
         if late:
             self._search(now_ms)
 
@@ -483,7 +494,7 @@ class SimilarityMember:
         for asked in [asked for asked in self._asked if is_gone(asked[0])]:
             del self._asked[asked]
         for gone in [other for other in self.known if is_gone(other)]:
-            del self.known[gone]
+            self._forget_candidate(gone)
         self._search(now_ms)
         self.choose(now_ms)
 

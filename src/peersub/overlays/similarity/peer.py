@@ -30,6 +30,7 @@ from peersub.overlays.core.causes import (
     TimerFired,
     Unsubscribe,
 )
+from peersub.overlays.core.draws import draw_share
 from peersub.overlays.core.effects import (
     Drop,
     Effect,
@@ -81,6 +82,7 @@ class SimilarityPeer:
         """Per filter, the subscriptions that share its member."""
         self._now_ms = 0
         self._is_ticking = False
+        self._ticks = 0
 
     # --- the interface -------------------------------------------------------------------------
 
@@ -293,7 +295,11 @@ class SimilarityPeer:
     def _tick_later(self) -> None:
         if not self._is_ticking and not self.is_leaving and self.desk.is_awake:
             self._is_ticking = True
-            self._out.emit(SetTimer(_TICK, self.settings.exchange_ms))
+            self._ticks += 1
+            # Not all at once, nor in step with anything else: between half and one and a half.
+            drawn = draw_share(self.seed, "similarity/tick", *self.me, self._ticks)
+            delay_ms = max(int((0.5 + drawn) * self.settings.exchange_ms), 1)
+            self._out.emit(SetTimer(_TICK, delay_ms))
 
     def _leave(self) -> None:
         for member in self.members():
