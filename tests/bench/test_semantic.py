@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from peersub.bench.semantic import report, trees, workload
+from peersub.bench.semantic import graphs, report, trees, workload
 from peersub.bench.semantic.plots import Series, line_plot
 from peersub.bench.semantic.run import SemanticResult, SemanticSettings, run_semantic
 from peersub.bench.semantic.trees import TreePoint, broadcast_metrics, grow_tree
@@ -120,6 +120,43 @@ def test_a_broadcast_reaches_everybody(small: SemanticWorkload) -> None:
     assert metrics.messages_per_delivery == pytest.approx(19 * DOCUMENTS / sum(matching))
 
 
+# --- graphs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", graphs.GRAPHS)
+def test_a_graph_is_checked_by_following_documents(
+    small: SemanticWorkload, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "FOLLOWED_MAX", DOCUMENTS)
+    settings = replace(graphs.GRAPHS[name], clique_up_to=0)
+    for point, size in zip(
+        graphs.measure_graphs(small, name, settings, SIZES, 3), SIZES, strict=True
+    ):
+        assert (point.name, point.peers, point.wrong) == (name, size, ())
+        assert 0 < point.degree_mean <= point.degree_max < size
+        assert point.metrics.documents == DOCUMENTS
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"random_forward": 0.9}, {"indulgence": 1}, {"origin_spreads": True}]
+)
+def test_a_document_that_goes_elsewhere_is_noticed(
+    small: SemanticWorkload, mistake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "FOLLOWED_MAX", DOCUMENTS)
+    settings = replace(graphs.GRAPHS["paper, ρ = 50 %"], nearest=1, random=2, random_forward=0.2)
+    (point,) = graphs.measure_graphs(small, "right", settings, [60], 3)
+    assert not point.wrong
+    whole = graphs.route
+
+    def astray(graph: Any, matches: Any, origins: Any, given: Any, *rest: Any) -> Any:
+        return whole(graph, matches, origins, replace(given, **mistake), *rest)
+
+    monkeypatch.setattr(graphs, "route", astray)
+    (point,) = graphs.measure_graphs(small, "wrong", settings, [60], 3)
+    assert point.wrong
+
+
 # --- the whole run -------------------------------------------------------------------------------
 
 
@@ -132,6 +169,9 @@ def test_each_network_is_measured_at_each_size(result: SemanticResult) -> None:
         for size in SIZES
         if how != "always" or size <= 20
     ]
+    assert [(point.name, point.peers) for point in result.graphs] == [
+        (name, size) for name in graphs.GRAPHS for size in SIZES
+    ]
     assert result.wrong == []
     assert report.exit_code(result) == 0
 
@@ -143,12 +183,21 @@ def test_the_report_shows_every_figure(result: SemanticResult, tmp_path: Path) -
     for point in result.trees:
         assert f"{point.metrics.false_positive_ratio:.2%}" in text
         assert f"{point.messages_per_join:,.0f}" in text
+    for graph in result.graphs:
+        assert f"{graph.metrics.false_positive_ratio:.2%}" in text
+        assert f"{graph.metrics.false_negative_ratio:.2%}" in text
     data = json.loads(json.dumps(report.as_json(result)))
     assert data["ok"]
     assert len(data["containment"]) == len(result.trees)
+    assert len(data["similarity"]) == len(result.graphs)
     assert data["containment"][0]["metrics"]["false_negative_ratio"] == 0
     paths = report.write(result, tmp_path / "new")
-    assert {path.name for path in paths} >= {"figure3.svg", "semantic.json", "semantic.txt"}
+    assert {path.name for path in paths} >= {
+        "figure3.svg",
+        "figure4.svg",
+        "semantic.json",
+        "semantic.txt",
+    }
     for path in paths:
         assert path.stat().st_size
         if path.suffix == ".svg":
@@ -170,6 +219,7 @@ def test_what_the_settings_refuse() -> None:
         ({"peers": (20, 10)}, "numbers that grow"),
         ({"sample": 0}, "sample is at least 1"),
         ({"rules": ("width",)}, "rules are depth, selectivity"),
+        ({"graphs": ("worst",)}, "graphs are paper"),
     ):
         with pytest.raises(ValueError, match=match):
             SemanticSettings(**wrong)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from peersub.bench.semantic.graphs import GRAPHS, GraphPoint, measure_graphs
 from peersub.bench.semantic.trees import (
     REORGANISATIONS,
     RULES,
@@ -32,6 +33,7 @@ class SemanticSettings:
         always_max: the largest network in which everybody reorganises after every join.
         rules: parent rules of the containment tree.
         reorganisations: ways to reorganise it.
+        graphs: names of settings of the similarity graph, out of `GRAPHS`.
         seed: of patterns, documents and all draws.
 
     Raises:
@@ -44,6 +46,7 @@ class SemanticSettings:
     always_max: int = 20_000
     rules: tuple[ParentRule, ...] = RULES
     reorganisations: tuple[Reorganisation, ...] = REORGANISATIONS
+    graphs: tuple[str, ...] = tuple(GRAPHS)
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -54,7 +57,12 @@ class SemanticSettings:
         for name in ("documents", "sample"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
-        for name, known in (("rules", RULES), ("reorganisations", REORGANISATIONS)):
+        choices: tuple[tuple[str, tuple[str, ...]], ...] = (
+            ("rules", RULES),
+            ("reorganisations", REORGANISATIONS),
+            ("graphs", tuple(GRAPHS)),
+        )
+        for name, known in choices:
             for each in getattr(self, name):
                 if each not in known:
                     raise ValueError(f"{name} are {', '.join(known)}, not {each!r}")
@@ -69,15 +77,17 @@ class SemanticResult:
     workload: SemanticWorkload
     broadcast: tuple[tuple[int, RoutingMetrics], ...]
     trees: tuple[TreePoint, ...]
+    graphs: tuple[GraphPoint, ...]
 
     @property
     def wrong(self) -> list[str]:
         """What the checks found."""
+        points: tuple[TreePoint | GraphPoint, ...] = (*self.trees, *self.graphs)
         return [
             *(f"lxml says otherwise: {each}" for each in self.workload.disagreements),
             *(
                 f"{point.name}, {point.peers:,} peers: {each}"
-                for point in self.trees
+                for point in points
                 for each in point.wrong
             ),
         ]
@@ -105,10 +115,16 @@ def run_semantic(
             sizes = [size for size in settings.peers if size <= largest]
             built = BuildSettings(rule=rule, reorganisation=how, seed=settings.seed)
             trees += grow_tree(workload, built, sizes, progress)
+    graphs: list[GraphPoint] = []
+    for name in settings.graphs:
+        graphs += measure_graphs(
+            workload, name, GRAPHS[name], settings.peers, settings.seed, progress
+        )
     return SemanticResult(
         settings=settings,
         schema=schema_name,
         workload=workload,
         broadcast=tuple((size, broadcast_metrics(workload, size)) for size in settings.peers),
         trees=tuple(trees),
+        graphs=tuple(graphs),
     )
