@@ -1,50 +1,15 @@
-"""`peersub bench semantic`: its options, from options to settings, results to tables or JSON."""
+"""`peersub bench semantic`: options to settings, results to tables, plots or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 
-__all__ = ["add_bench_semantic"]
-
-
-def add_bench_semantic(bench_app: typer.Typer) -> None:
-    """Let the command be one of the benchmarks."""
-
-    @bench_app.command("semantic")
-    def bench_semantic(
-        schema: Annotated[
-            str | None,
-            typer.Option(metavar="FILE", help="An XSD or a DTD; default: a news schema."),
-        ] = None,
-        root: Annotated[
-            str | None,
-            typer.Option(metavar="NAME", help="Documents begin with it; default: by the schema."),
-        ] = None,
-        peers: Annotated[
-            str, typer.Option(help="Sizes of the networks.")
-        ] = "1000,2000,5000,10000,20000",
-        documents: Annotated[int, typer.Option(min=1, help="Documents per network.")] = 1_000,
-        sample: Annotated[
-            int, typer.Option(min=1, help="Other documents, by which peers judge filters.")
-        ] = 256,
-        always_max: Annotated[
-            int, typer.Option(min=0, help="Largest network that always reorganises.")
-        ] = 20_000,
-        seed: Annotated[int, typer.Option(min=0, help="The seed of all that is drawn.")] = 1,
-        out: Annotated[
-            str | None, typer.Option(metavar="DIR", help="Write tables, plots and JSON there.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    ) -> int:
-        """Measure how precisely the containment tree and the similarity graph route documents."""
-        return run_bench_semantic(dict(locals()))
+__all__ = ["run_bench_semantic"]
 
 
 def run_bench_semantic(options: Mapping[str, Any]) -> int:
