@@ -26,7 +26,7 @@ from peersub.overlays.containment.messages import (
 )
 from peersub.overlays.containment.moving import Moving, Purpose
 from peersub.overlays.containment.probing import CLIMB_MAX
-from peersub.overlays.containment.seat import Seat
+from peersub.overlays.containment.seat import KEEPER_SLOT, Seat
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.identity import PeerId
 
@@ -39,6 +39,7 @@ class Crown:
     def __init__(self, seat: Seat, moving: Moving) -> None:
         self._seat = seat
         self._moving = moving
+        self._successor: PeerId | None = None
 
     # --- promotion -----------------------------------------------------------------------------
 
@@ -52,14 +53,27 @@ class Crown:
         elif heirs:
             self.name_heir(heirs[attempt % len(heirs)])
 
+    def give_up(self) -> None:
+        """A keeper is the crown only as long as there is nobody else."""
+        seat = self._seat
+        heirs = seat.staying(EdgeKind.TOP, seat.me)
+        if seat.is_keeper and seat.is_crown and heirs:
+            self.name_heir(heirs[0])
+            seat.host.set_timer("crown", seat.me, seat.settings.join_ms)
+
     def name_heir(self, heir: PeerId) -> None:
         """Make a member the crown."""
         seat = self._seat
         seat.send(heir, Promote(heir.slot, seat.me.slot, seat.me, EdgeKind.TOP))
 
-    def on_promote(self, message: Promote) -> None:
+    def on_promote(self, sender: PeerId, message: Promote) -> None:
         """Take the place of one that leaves it; within a class a leaf does."""
         seat = self._seat
+        if not seat.is_keeper and (seat.up is None or seat.up.peer != sender):
+            # It has a place elsewhere, where the leaver may stand as well.
+            if seat.is_seated and not seat.is_leaving and message.above is None:
+                self._tell_promoted(message.leaver)
+            return
         if seat.is_leaving:
             heirs = [peer for peer in seat.own_heirs() if peer != message.leaver]
             if heirs and message.hops < CLIMB_MAX:
@@ -76,12 +90,16 @@ class Crown:
                 return
         if message.above is None:
             others = [peer for peer in seat.below(EdgeKind.TOP) if peer != message.leaver]
-            if seat.is_vacating and others and message.hops < CLIMB_MAX:
+            is_free_to_choose = message.leaver.slot != KEEPER_SLOT and message.hops < CLIMB_MAX
+            if seat.is_vacating and others and is_free_to_choose:
                 # Two that are about to leave the top level would make each other the crown.
                 heir, hops = others[0], message.hops + 1
                 seat.send(heir, replace(message, to=heir.slot, sender=seat.me.slot, hops=hops))
                 return
             seat.is_vacating = False
+            if seat.up is not None and seat.up.peer != sender:
+                seat.host.remember(seat.up.peer.node)
+            self._moving.stop()
             seat.become_crown()
             self._tell_promoted(message.leaver)
         else:
@@ -97,6 +115,11 @@ class Crown:
     def on_promoted(self, sender: PeerId) -> None:
         """Another is the crown now: stand below it."""
         seat = self._seat
+        if self._successor is not None and self._successor != sender:
+            # Two were named, the first being on its way out: they are to find each other.
+            seat.host.remember(sender.node)
+            seat.host.remember(self._successor.node)
+        self._successor = sender
         if not seat.is_crown:
             return
         # Until it has its place there it goes on as before: those below it stay where they are.

@@ -30,7 +30,7 @@ class Leaving:
         self._crown = crown
         self._heir: PeerId | None = None
         self._until_ms = 0
-        self._attempts = 0
+        self.attempts = 0
 
     def begin(self) -> None:
         """Take leave."""
@@ -52,13 +52,13 @@ class Leaving:
         equals = seat.below(EdgeKind.EQUAL)
         if self._heir is not None:
             self.hand_over(self._heir)
-        elif equals and not self._attempts:
+        elif equals and not self.attempts:
             above, kind = (None, EdgeKind.EQUAL)
             if seat.up is not None:
                 above, kind = seat.up.peer, seat.up.kind
             seat.send(equals[0], Promote(equals[0].slot, seat.me.slot, seat.me, kind, above))
         elif seat.is_crown:
-            self._crown.abdicate(self._attempts)
+            self._crown.abdicate(self.attempts)
         else:
             self.hand_over(None if seat.up is None else seat.up.peer)
 
@@ -67,7 +67,7 @@ class Leaving:
         if self._seat.is_leaving and self._seat.host.now_ms >= self._until_ms:
             self.end()
         elif self._seat.is_leaving:
-            self._attempts += 1
+            self.attempts += 1
             self._try()
 
     def on_promoted(self, sender: PeerId) -> None:

@@ -55,6 +55,7 @@ class Member:
             "filter": None if seat.wanted is None else seat.wanted.text,
             "former": sorted(str(peer) for peer in seat.former_ups),
             "path": [str(peer) for peer in seat.path],
+            "search": self.moving.describe(),
             "state": self._state(),
             "up": up,
         }
@@ -62,7 +63,7 @@ class Member:
     def _state(self) -> str:
         seat = self.seat
         if seat.is_leaving:
-            return "leaving"
+            return f"leaving {self.leaving.attempts}"
         if seat.is_crown:
             return "crown"
         return "seated" if seat.is_seated else "looking"
@@ -78,6 +79,8 @@ class Member:
                 self.seat.on_overlap_timer()
             case "vacate":
                 self.moving.on_vacate_timer()
+            case "crown":
+                self.crown.give_up()
             case "crowded":
                 self.giving.on_crowded_timer()
             case "leave":
@@ -91,6 +94,10 @@ class Member:
             self._remove_below(peer)
         for peer in [peer for peer in seat.former_ups if is_meant(peer, lost)]:
             del seat.former_ups[peer]
+            if seat.is_crown:
+                # Whoever made it the crown may not have told the others.
+                for other in seat.host.contacts():
+                    seat.host.remember(other.node)
         self.probing.on_lost(lost)
         is_up_lost = seat.up is not None and is_meant(seat.up.peer, lost)
         if (gone or is_up_lost) and not lost.slot:
@@ -146,8 +153,9 @@ class Member:
                     self.leaving.on_handed(message.instead)
             case said.Departing(_, _, departs):
                 self.seat.on_departing(sender, departs)
+                self.crown.give_up()
             case said.Promote():
-                self.crown.on_promote(message)
+                self.crown.on_promote(sender, message)
             case said.Promoted():
                 if self.seat.is_leaving:
                     self.leaving.on_promoted(sender)
@@ -165,11 +173,8 @@ class Member:
                 self.reorganising.on_deepened(sender, message)
 
     def _on_attach(self, sender: PeerId, message: said.PlaceWanted) -> None:
-        is_taken = self.giving.on_attach(sender, message)
-        is_top = message.kind is EdgeKind.TOP
-        if is_taken and is_top and self.seat.is_keeper and not message.is_leaving:
-            # A keeper is the crown only as long as there is nobody else.
-            self.crown.name_heir(sender)
+        if self.giving.on_attach(sender, message):
+            self.crown.give_up()
 
     def _on_attached(self, sender: PeerId, message: said.PlaceGiven) -> None:
         was_crown = self.seat.is_crown

@@ -1,8 +1,8 @@
 """Moving: how a member finds a place, and another when it loses that or a better one shows.
 
 There is one procedure for all: ask somebody (`JoinRequest`), get to know the best parent (`Found`),
-ask that one for a place (`PlaceWanted`), follow where it points (`Redirected`), sit down (`PlaceGiven`).
-Only then is the edge from before given up, and not at once: it stays as long as an event may be
+ask that one for a place (`PlaceWanted`), follow where it points (`Redirected`), and sit down once
+there is one (`PlaceGiven`). Only then is the edge from before given up, and not at once: it stays as long as an event may be
 under way, so none passes by between the two places (make before break).
 
 Who is asked, in order, until one answers:
@@ -81,6 +81,12 @@ class Moving:
     def purpose(self) -> Purpose | None:
         """Why it looks for a place now, if it does."""
         return self._purpose
+
+    def describe(self) -> str:
+        """What goes on, in a word; it changes with each request. Nothing for improvements."""
+        if self._purpose in (None, Purpose.IMPROVE):
+            return ""
+        return f"{self._purpose.value} {self._seat.number}"
 
     def waits_for(self, node: str) -> bool:
         """Whether an answer is to come from a node."""
@@ -191,6 +197,7 @@ class Moving:
             self._nobody_left()
             return
         start = self._starts.popleft()
+        self._redirections = 0
         seat = self._seat
         self._in_place_of = None
         if start == seat.me and not seat.is_crown:
@@ -242,6 +249,10 @@ class Moving:
             if purpose is Purpose.MERGE and self._wanted_above is not None:
                 seat.host.remember(self._wanted_above.node)
             self._end()
+
+    def stop(self) -> None:
+        """Look for nothing any more: a place has come by itself."""
+        self._end()
 
     def _end(self) -> None:
         self._purpose = None
@@ -394,6 +405,15 @@ class Moving:
         return purpose, leaver
 
     def _give_back(self, sender: PeerId, message: PlaceGiven) -> None:
+        """Give back a place that came too late, unless it is the one that this member has."""
         seat = self._seat
-        if all(peer != sender for peer, _ in seat.ups()):
+        if seat.up is not None and seat.up.peer == sender:
+            known = seat.up
+        elif sender in seat.former_ups:
+            known, _ = seat.former_ups[sender]
+        else:
             seat.send(sender, Detach(sender.slot, seat.me.slot, message.number))
+            return
+        if message.number > known.number:
+            known.number, known.kind, known.path = message.number, message.kind, message.path
+            seat.refresh()

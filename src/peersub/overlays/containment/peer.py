@@ -18,6 +18,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.messages import CrownFound, CrownSought
 from peersub.overlays.containment.moving import Purpose
+from peersub.overlays.containment.seat import KEEPER_SLOT
 from peersub.overlays.containment.settings import ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.batch import Batch
@@ -59,11 +60,12 @@ from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
 from peersub.overlays.semantic.sample import SharedSample
 from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, SampleOffered
 
-__all__ = ["KEEPER_SLOT", "ContainmentPeer"]
+__all__ = ["ContainmentPeer"]
 
-KEEPER_SLOT = 1
 FORMER_NODES_MAX = 64
 """Nodes that were lost and are tried again."""
+FORMER_TRIED_MAX = 8
+"""Nodes that are tried at a time."""
 FORMER_ANSWERS = 3
 """How often a node that was lost answers before it counts as found."""
 CONTACTS_MAX = 16
@@ -322,9 +324,12 @@ class ContainmentPeer:
 
     def crowned(self, member: PeerId) -> None:
         """A member has become a crown: another one of this node may be one too."""
-        if self._is_apart(self.hosting.members[member.slot]):
-            to = self.keeper.me
-            self.send(to, CrownFound(to.slot, member.slot, member, is_keeper=False))
+        is_keeper = member == self.keeper.me
+        for other in self.hosting.members.values():
+            up = other.seat.up
+            if up is not None and up.peer != member:
+                to = other.me
+                self.send(to, CrownFound(to.slot, member.slot, member, is_keeper))
 
     def _is_apart(self, crown: Member) -> bool:
         """Whether a member is a crown, and the keeper perhaps in another tree."""
@@ -485,15 +490,14 @@ class ContainmentPeer:
     # --- nodes that were lost ------------------------------------------------------------------
 
     def _try_former(self) -> None:
-        """Ask the node that was tried longest ago for its crown; show a crown to the keeper."""
+        """Ask nodes that were tried longest ago for their crown; show a crown to the keeper."""
         for member in self.hosting.members.values():
             if member.seat.is_crown:
                 self.crowned(member.me)
         oldest_ms = self.now_ms - self.settings.former_horizon_ms
         for node in [node for node, (lost_ms, _) in self._former.items() if lost_ms < oldest_ms]:
             del self._former[node]
-        if self._former:
-            node = next(iter(self._former))
+        for node in list(self._former)[:FORMER_TRIED_MAX]:
             self._former[node] = self._former.pop(node)
             to = PeerId(node, ANY_LIFE, KEEPER_SLOT)
             self.send(to, CrownSought(to.slot, KEEPER_SLOT, self.keeper.me, node))

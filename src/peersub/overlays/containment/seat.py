@@ -28,7 +28,10 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.semantic.hosting import ANY_LIFE
 
-__all__ = ["HEIRS_MAX", "Above", "Below", "Host", "Seat", "is_meant"]
+__all__ = ["HEIRS_MAX", "KEEPER_SLOT", "Above", "Below", "Host", "Seat", "is_meant"]
+
+KEEPER_SLOT = 1
+"""Where the keeper of each node lives."""
 
 HEIRS_MAX = 4
 """Who may follow the crown, in order."""
