@@ -72,7 +72,7 @@ def test_the_measures_of_a_tree_are_those_of_following_every_document(
     small: SemanticWorkload, rule: Any, how: Any
 ) -> None:
     settings = BuildSettings(rule=rule, reorganisation=how)
-    building = Building(small.classes, settings, small.counts)
+    building = Building(small.classes, settings, small.counts, len(small.sampled))
     total = 0
     for point, size in zip(grow_tree(small, settings, SIZES), SIZES, strict=True):
         building.grow(size)

@@ -33,7 +33,7 @@ __all__ = ["REORGANISATIONS", "RULES", "TreePoint", "broadcast_metrics", "grow_t
 
 RULES: Final[tuple[ParentRule, ...]] = ("depth", "selectivity")
 REORGANISATIONS: Final[tuple[Reorganisation, ...]] = (
-    *("never", "local", "sometimes", "periodic", "always"),
+    *("never", "local", "sometimes", "periodic", "needed", "always"),
 )
 FOLLOWED_MAX: Final = 8
 """Documents that are followed edge by edge at each size."""
@@ -81,7 +81,7 @@ def grow_tree(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[TreePoint]:
     """Let a network grow, and measure it at each size."""
-    building = Building(workload.classes, settings, workload.counts)
+    building = Building(workload.classes, settings, workload.counts, len(workload.sampled))
     seconds, before, joined = 0.0, Messages(), 0
     for size in sizes:
         started = process_time()
