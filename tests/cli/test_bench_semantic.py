@@ -30,8 +30,9 @@ def test_what_is_wrong_is_said_in_one_line(run, tmp_path):
     target = tmp_path / "file"
     target.write_text("")
     for arguments, words in (
-        ((*FEW, "--schema", "nowhere.xsd"), "nowhere.xsd: cannot be read"),
+        ((*FEW, "--schema", "nowhere.xsd"), "nowhere.xsd"),
         ((*FEW, "--schema", str(schema)), "broken.dtd"),
+        ((*FEW, "--root", "note"), "--root goes with --schema"),
         ((*FEW[:2], "--peers", "10,5"), "numbers that grow"),
         ((*FEW[:2], "--peers", "many"), "is no list of numbers"),
         ((*FEW, "--out", str(target)), "cannot be written"),

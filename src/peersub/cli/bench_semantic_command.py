@@ -8,6 +8,7 @@ from typing import Any
 
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
+from peersub.cli.workload_command import SchemaChoice
 
 __all__ = ["run_bench_semantic"]
 
@@ -18,7 +19,9 @@ def run_bench_semantic(options: Mapping[str, Any]) -> int:
     from peersub.bench.semantic import report
     from peersub.bench.semantic.run import SemanticSettings, run_semantic
 
-    name, schema = _schema(options["schema"], options["root"])
+    file = options["schema"]
+    schema = SchemaChoice(file, options["root"]).schema()
+    name = "the project's news schema" if file is None else Path(file).name
     try:
         settings = SemanticSettings(
             peers=_sizes(options["peers"]),
@@ -51,25 +54,6 @@ def _folder(name: str | None) -> Path | None:
     except OSError as error:
         raise CommandError(f"{name}: cannot be written ({error.strerror}).") from None
     return Path(name)
-
-
-def _schema(file: str | None, root: str | None) -> tuple[str, Any]:
-    from peersub.workloads.xml import SchemaError, news_schema, read_schema
-
-    if file is None:
-        return "the project's news schema", news_schema()
-    folder = Path(file).parent
-
-    def resolve(name: str) -> bytes | None:
-        beside = folder / Path(name).name
-        return beside.read_bytes() if beside.is_file() else None
-
-    try:
-        return Path(file).name, read_schema(Path(file).read_bytes(), root=root, resolve=resolve)
-    except OSError as error:
-        raise CommandError(f"{file}: cannot be read ({error.strerror}).") from None
-    except SchemaError as error:
-        raise CommandError(f"{file}: {error}.") from None
 
 
 def _sizes(text: str) -> tuple[int, ...]:
