@@ -195,7 +195,9 @@ MESSAGES: dict[str, Any] = {
     "place-wanted": containment.PlaceWanted(
         2, 3, 7, EdgeKind.TOP, CHEAP, stays_on_top=True, in_place_of=PEER, is_leaving=True
     ),
-    "place-given": containment.PlaceGiven(2, 3, 7, EdgeKind.CHILD, CHEAP, (MEMBER,), (PEER,), ()),
+    "place-given": containment.PlaceGiven(
+        2, 3, 7, EdgeKind.CHILD, CHEAP, (MEMBER,), (PEER,), (), ("n7",)
+    ),
     "redirected": containment.Redirected(2, 3, 7, EdgeKind.EQUAL, MEMBER),
     "detach": containment.Detach(2, 3, 7),
     "ancestry": containment.Ancestry(2, 3, (MEMBER, PEER), (MEMBER,), (PEER,)),
@@ -208,6 +210,12 @@ MESSAGES: dict[str, Any] = {
     "reorganise": containment.Reorganise(2, 3, MEMBER, CHEAP, 4, 17, 2, 3),
     "deepened": containment.Deepened(2, 3, 5),
     "departing": containment.Departing(2, 3, departs=False),
+    "forwarded-in-list": containment.Forwarded(
+        TRADE, 2, 3, 4, list_of=MEMBER, direction=containment.Direction.LEFT, listed=9
+    ),
+    "siblings-are": containment.SiblingsAre(2, 3, 9, MEMBER, None, is_listed=True),
+    "nodes-lost": containment.NodesLost(2, 3, ("n7", "10.0.0.7:7001")),
+    "siblings-known": containment.SiblingsKnown(2, 3, 9, works=False),
     "link-unneeded-by-members": semantic.LinkUnneeded(),
     "link-free": semantic.LinkFree(),
     "link-needed-by-members": semantic.LinkNeeded(),

@@ -215,6 +215,7 @@ class _Drawing:
                     "top_degree": random.choice((1, 2, 4)),
                     "ancestors": random.choice((1, 3)),
                     "confine": random.random() < 0.2,
+                    "sibling_threshold": random.choice((0, 0, 1, 2)),
                 }
             case "similarity":
                 settings |= {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from overlays.containment.test_structure import events, wishes
 from peersub.filters.filter import Filter
 from peersub.overlays.bulk import MemberSources, Plan, Sets
 from peersub.overlays.containment import bulk
+from peersub.overlays.containment.settings import ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind, Member, canonical_shape
 from peersub.overlays.semantic.sample import SampleSettings
 from peersub.overlays.settings import SettingsError
@@ -24,9 +24,9 @@ from strategies import examples
 Receipt = tuple[int, int, int]
 
 
-def settings_of(rule: str = "depth", degree: int = 2) -> Any:
+def settings_of(rule: str = "depth", degree: int = 2) -> ContainmentSettings:
     sample = tuple(event for event in events if isinstance(event, dict))
-    return SimpleNamespace(
+    return ContainmentSettings(
         rule=rule,
         equal_degree=degree,
         top_degree=degree,
@@ -193,4 +193,6 @@ def test_what_a_plan_refuses() -> None:
         bulk.plan(["n0"], 1, settings_of(), keys=[1], subscriptions={})
     with pytest.raises(SettingsError, match="depends on its filters"):
         bulk.plan(["n0"], 1, settings_of())
+    with pytest.raises(SettingsError, match="no lists of siblings"):
+        bulk.plan(["n0"], 1, replace(settings_of(), sibling_threshold=4), subscriptions={})
     assert bulk.needs_subscriptions(settings_of())

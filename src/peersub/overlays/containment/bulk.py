@@ -27,6 +27,7 @@ from peersub.overlays.bulk_building import no_keys, subscriptions_needed
 from peersub.overlays.bulk_routing import chunks, wanted_flags, within
 from peersub.overlays.containment.structure import EdgeKind, Member, TreeShape, canonical_shape
 from peersub.overlays.semantic.sample import SharedSample
+from peersub.overlays.settings import SettingsError
 
 if TYPE_CHECKING:
     from peersub.overlays.containment.settings import ContainmentSettings
@@ -50,8 +51,14 @@ def plan(
     keys: Sequence[int] | None = None,
     subscriptions: Subscriptions | None = None,
 ) -> Plan:
-    """The canonical tree of all members."""
+    """The canonical tree of all members.
+
+    Raises:
+        SettingsError: children are to pass events along lists, over which hops are not worked out.
+    """
     no_keys("containment", keys)
+    if settings.sibling_threshold:
+        raise SettingsError("a plan has no lists of siblings: set sibling_threshold to 0")
     given = subscriptions_needed("containment", subscriptions)
     members, homes = [], []
     for number, node in enumerate(nodes):

@@ -27,7 +27,7 @@ def converge(
     hosts: dict[PeerId, ContainmentPeer] = {}
     for turn, peer in enumerate(peers):
         progress()
-        known = [other.me for other in peers[max(turn - CONTACTS, 0) : turn + 1 + CONTACTS]]
+        known = [other.me.node for other in peers[max(turn - CONTACTS, 0) : turn + 1 + CONTACTS]]
         for address, wanted in peer.install(subscriptions.get(peer.me.node, {}), known):
             members.append(PlacedMember(address.node, address.slot, wanted))
             addresses.append(address)

@@ -48,6 +48,7 @@ class Giving:
             told.path,
             told.ancestors,
             told.heirs,
+            seat.host.known_nodes(),
         )
         seat.send(sender, attached)
         if self._crowd(message.kind):
@@ -81,6 +82,8 @@ class Giving:
             return kind, seat.up.peer
         if seat.is_leaving or not seat.path or sender in seat.path:
             return kind, None
+        if seat.is_keeper and seat.up is not None:
+            return kind, seat.up.peer
         known = seat.down.get(sender)
         if known is not None and known.kind is kind and not seat.is_vacating:
             return None
@@ -117,9 +120,6 @@ class Giving:
 
     def _for_visitor(self, sender: PeerId) -> tuple[EdgeKind, PeerId | None] | None:
         seat = self._seat
-        if seat.is_keeper and not seat.is_crown:
-            assert seat.up is not None
-            return EdgeKind.VISIT, seat.up.peer
         others = [
             peer
             for kind in (EdgeKind.CHILD, EdgeKind.EQUAL, EdgeKind.TOP)

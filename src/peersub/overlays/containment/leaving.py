@@ -13,7 +13,7 @@ still be under way to them, or until `leave_ms` have passed.
 from __future__ import annotations
 
 from peersub.overlays.containment.crown import Crown
-from peersub.overlays.containment.messages import Handed, Promote
+from peersub.overlays.containment.messages import Handed, NodesLost, Promote
 from peersub.overlays.containment.seat import Seat
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.identity import PeerId
@@ -38,12 +38,22 @@ class Leaving:
         if seat.is_leaving:
             return
         seat.is_leaving = True
+        self._pass_on_losses()
         if not seat.down:
             self.end()
             return
         self._until_ms = seat.host.now_ms + seat.settings.leave_ms
         seat.tell_departing()
         self._try()
+
+    def _pass_on_losses(self) -> None:
+        """If the node leaves, somebody else is to look for the nodes that it lost."""
+        seat = self._seat
+        nodes = seat.host.losses_of_leaver()
+        others = [seat.up.peer] if seat.up is not None else list(seat.own_heirs())
+        for other in others[:1]:
+            if nodes and other.node != seat.me.node:
+                seat.send(other, NodesLost(other.slot, seat.me.slot, nodes))
 
     def _try(self) -> None:
         """Do what is needed for those below to go."""

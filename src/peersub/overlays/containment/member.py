@@ -15,6 +15,7 @@ from peersub.overlays.containment.probing import Probing
 from peersub.overlays.containment.reorganising import Reorganising
 from peersub.overlays.containment.routing import Routing
 from peersub.overlays.containment.seat import Host, Seat, is_meant
+from peersub.overlays.containment.siblings import Siblings
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.identity import PeerId
 
@@ -33,7 +34,8 @@ class Member:
         self.crown = Crown(self.seat, self.moving)
         self.leaving = Leaving(self.seat, self.crown)
         self.reorganising = Reorganising(self.seat, self.moving)
-        self.routing = Routing(self.seat)
+        self.siblings = Siblings(self.seat)
+        self.routing = Routing(self.seat, self.siblings)
         self.subscriptions: dict[str, None] = {}
         """Of the node, those that want what this member does."""
 
@@ -41,6 +43,7 @@ class Member:
         """Whether it needs the link to a node."""
         return (
             any(peer.node == node for peer in self.seat.neighbours())
+            or any(peer.node == node for peer in self.siblings.neighbours())
             or self.moving.waits_for(node)
             or self.probing.waits_for(node)
         )
@@ -77,6 +80,11 @@ class Member:
                 self.moving.on_move_timer()
             case "overlap":
                 self.seat.on_overlap_timer()
+                self.seat.host.set_timer("lists", self.me, self.seat.settings.overlap_ms + 1)
+            case "lists":
+                self.siblings.forget_former()
+            case "siblings":
+                self.siblings.on_siblings_timer()
             case "vacate":
                 self.moving.on_vacate_timer()
             case "crown":
@@ -85,6 +93,7 @@ class Member:
                 self.giving.on_crowded_timer()
             case "leave":
                 self.leaving.on_leave_timer()
+        self.moving.be_a_visitor()
 
     def on_lost(self, lost: PeerId, now_ms: int) -> None:
         """A member, or all of a node, cannot be reached any more."""
@@ -99,6 +108,7 @@ class Member:
                 for other in seat.host.contacts():
                     seat.host.remember(other.node)
         self.probing.on_lost(lost)
+        self.siblings.on_lost(lost)
         is_up_lost = seat.up is not None and is_meant(seat.up.peer, lost)
         if (gone or is_up_lost) and not lost.slot:
             seat.host.remember(lost.node)
@@ -113,6 +123,7 @@ class Member:
 
     def _remove_below(self, peer: PeerId, number: int | None = None) -> None:
         if self.seat.remove_below(peer, number):
+            self.siblings.arrange()
             self.moving.after_fewer_below()
             self.leaving.after_fewer_below()
 
@@ -154,6 +165,9 @@ class Member:
             case said.Departing(_, _, departs):
                 self.seat.on_departing(sender, departs)
                 self.crown.give_up()
+            case said.NodesLost(_, _, nodes):
+                for node in nodes:
+                    self.seat.host.remember(node)
             case said.Promote():
                 self.crown.on_promote(sender, message)
             case said.Promoted():
@@ -169,11 +183,16 @@ class Member:
                     self.crown.on_reconsider()
             case said.Reorganise():
                 self.reorganising.on_reorganise(sender, message)
+            case said.SiblingsAre():
+                self.siblings.on_siblings(sender, message)
+            case said.SiblingsKnown():
+                self.siblings.on_known(sender, message)
             case said.Deepened():
                 self.reorganising.on_deepened(sender, message)
 
     def _on_attach(self, sender: PeerId, message: said.PlaceWanted) -> None:
         if self.giving.on_attach(sender, message):
+            self.siblings.arrange()
             self.crown.give_up()
 
     def _on_attached(self, sender: PeerId, message: said.PlaceGiven) -> None:
@@ -188,8 +207,11 @@ class Member:
             # Only the root of a class has children.
             for peer in self.seat.below(EdgeKind.CHILD):
                 self.seat.send(peer, said.Handed(peer.slot, self.me.slot, sender))
-        if self.seat.is_keeper and message.kind is EdgeKind.TOP:
-            self.seat.hand_over_top()
+        if self.seat.is_keeper:
+            # Nobody stands below a keeper that is not the crown.
+            for peer in self.seat.down:
+                if peer != sender:
+                    self.seat.send(peer, said.Handed(peer.slot, self.me.slot, sender))
         if was_crown and purpose is Purpose.MERGE:
             self.crown.on_merged()
         if self.seat.is_vacating:

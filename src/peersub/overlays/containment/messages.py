@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 from peersub.filters.filter import Filter
@@ -20,11 +21,13 @@ __all__ = [
     "CrownSought",
     "Deepened",
     "Departing",
+    "Direction",
     "Detach",
     "Forwarded",
     "Found",
     "Handed",
     "JoinRequest",
+    "NodesLost",
     "Probe",
     "ProbeAnswer",
     "Promote",
@@ -32,7 +35,17 @@ __all__ = [
     "Reconsider",
     "Redirected",
     "Reorganise",
+    "SiblingsAre",
+    "SiblingsKnown",
 ]
+
+
+class Direction(IntEnum):
+    """Where an event goes along a list of siblings."""
+
+    BOTH = 0
+    LEFT = 1
+    RIGHT = 2
 
 
 class Candidate(NamedTuple):
@@ -49,7 +62,11 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forwarded(Message):
-    """An event, over how many links between nodes it came, and whether it still climbs."""
+    """An event, over how many links between nodes it came, and whether it still climbs.
+
+    Along a list of siblings: `list_of` is their parent, `direction` where it goes. Upwards from one
+    that has begun to pass it along its list: `listed` is what it knows of its siblings.
+    """
 
     reliable: ClassVar[bool] = False
 
@@ -58,6 +75,9 @@ class Forwarded(Message):
     sender: int
     hops: int
     climbs: bool = False
+    list_of: PeerId | None = None
+    direction: Direction = Direction.BOTH
+    listed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +160,8 @@ class PlaceGiven(Message):
     path: tuple[PeerId, ...]
     ancestors: tuple[PeerId, ...]
     heirs: tuple[PeerId, ...]
+    nodes: tuple[str, ...] = ()
+    """Some that take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +297,35 @@ class Deepened(Message):
     to: int
     sender: int
     depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingsAre(Message):
+    """From above: who stands next to you in the list of my children, as of this version."""
+
+    to: int
+    sender: int
+    version: int
+    left: PeerId | None
+    right: PeerId | None
+    is_listed: bool
+    """Whether there is a list, and you are to pass events along it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingsKnown(Message):
+    """I know my siblings of this version; or one of them cannot be reached."""
+
+    to: int
+    sender: int
+    version: int
+    works: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLost(Message):
+    """My node leaves, and has lost these: they may be in another part of the network."""
+
+    to: int
+    sender: int
+    nodes: tuple[str, ...]

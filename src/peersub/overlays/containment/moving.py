@@ -2,8 +2,8 @@
 
 There is one procedure for all: ask somebody (`JoinRequest`), get to know the best parent (`Found`),
 ask that one for a place (`PlaceWanted`), follow where it points (`Redirected`), and sit down once
-there is one (`PlaceGiven`). Only then is the edge from before given up, and not at once: it stays as long as an event may be
-under way, so none passes by between the two places (make before break).
+there is one (`PlaceGiven`). Only then is the edge from before given up, and not at once: it stays
+as long as an event may be under way, so none passes by between the two places (make before break).
 
 Who is asked, in order, until one answers:
 
@@ -338,13 +338,14 @@ class Moving:
             seat.is_vacating = False
             seat.tell_departing(departs=False)
             self.improve()
-        elif seat.is_keeper and self._purpose is None:
-            self._be_a_visitor()
+        self.be_a_visitor()
 
-    def _be_a_visitor(self) -> None:
+    def be_a_visitor(self) -> None:
         """A keeper that had members below it when it was the crown has no use for a TOP edge."""
         up = self._seat.up
-        if up is not None and up.kind is EdgeKind.TOP and not self._seat.below(EdgeKind.TOP):
+        if up is None or not self._seat.is_keeper or self._purpose is not None:
+            return
+        if up.kind is EdgeKind.TOP and not self._seat.below(EdgeKind.TOP):
             self.move_below(up.peer, EdgeKind.VISIT, Purpose.IMPROVE)
 
     def _attach(self, peer: PeerId, kind: EdgeKind) -> None:
@@ -397,6 +398,7 @@ class Moving:
         purpose, leaver = self._purpose, self._in_place_of
         self._end()
         above = Above(sender, message.kind, message.wanted, message.number, message.path)
+        seat.host.learn(message.nodes)
         seat.sit(above, message.ancestors, message.heirs)
         if self._handed is not None and self._handed[0] == sender:
             # It has given this one a place once more.

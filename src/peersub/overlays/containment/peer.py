@@ -70,6 +70,8 @@ FORMER_ANSWERS = 3
 """How often a node that was lost answers before it counts as found."""
 CONTACTS_MAX = 16
 """Nodes that are known to take part."""
+CONTACTS_TOLD = 8
+"""Of these, how many a newcomer is told."""
 HELD_EVENTS_MAX = 1_024
 """Events that wait until the node has its place."""
 
@@ -105,7 +107,7 @@ class ContainmentPeer:
         self._is_trying_former = False
         self._is_period_set = False
         self._periods = 0
-        self._seen: History[tuple[int, str]] = History(
+        self._seen: History[tuple[int, str, str]] = History(
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
         self._held: list[Publication] = []
@@ -159,7 +161,7 @@ class ContainmentPeer:
                 self.keeper.seat.become_crown()
             case Join(contacts):
                 self._has_begun = True
-                self.learn(PeerId(node) for node in contacts)
+                self.learn(contacts)
                 self.keeper.moving.join()
             case Leave():
                 self._leave()
@@ -214,7 +216,7 @@ class ContainmentPeer:
     # --- a start that is set -------------------------------------------------------------------
 
     def install(
-        self, subscriptions: Mapping[str, Filter], contacts: Iterable[PeerId]
+        self, subscriptions: Mapping[str, Filter], contacts: Iterable[str]
     ) -> list[tuple[PeerId, Filter]]:
         """Have these subscriptions; the members that they have, without places yet."""
         self.learn(contacts)
@@ -262,12 +264,25 @@ class ContainmentPeer:
         if names:
             self._out.emit(Deliver(publication, names, hops))
 
-    def is_new(self, member: PeerId, event_id: str) -> bool:
+    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
         """Whether a member sees the event for the first time."""
-        if self._seen.add((member.slot, event_id), self.now_ms):
+        if self._seen.add((member.slot, event_id, ""), self.now_ms):
             return True
-        self._out.emit(Drop("seen before", event_id))
+        if not expected:
+            self._out.emit(Drop("seen before", event_id))
         return False
+
+    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+        """Whether a member passes an event along the list of a parent for the first time."""
+        return self._seen.add((member.slot, event_id, str(parent)), self.now_ms)
+
+    def receivers(self, event_id: str) -> list[PeerId]:
+        """The members of this node that have got an event; its keeper is none of them."""
+        return [
+            member.me
+            for slot, member in self.hosting.members.items()
+            if (slot, event_id, "") in self._seen and member is not self.keeper
+        ]
 
     def remember(self, node: str) -> None:
         """A node was lost: try it again later."""
@@ -278,14 +293,24 @@ class ContainmentPeer:
         while len(self._former) > FORMER_NODES_MAX:
             del self._former[next(iter(self._former))]
 
-    def learn(self, peers: Iterable[PeerId]) -> None:
-        """The nodes of these take part."""
-        for peer in peers:
-            if peer.node != self.me.node:
-                self._contacts.pop(peer.node, None)
-                self._contacts[peer.node] = None
+    def learn(self, nodes: Iterable[str]) -> None:
+        """These nodes take part."""
+        for node in nodes:
+            if node != self.me.node:
+                self._contacts.pop(node, None)
+                self._contacts[node] = None
         while len(self._contacts) > CONTACTS_MAX:
             del self._contacts[next(iter(self._contacts))]
+
+    def known_nodes(self) -> tuple[str, ...]:
+        """Some nodes that take part: those with links first, this one before all."""
+        linked = [peer.node for peer in self.hosting.links()]
+        known = dict.fromkeys((self.me.node, *linked[:CONTACTS_TOLD], *reversed(self._contacts)))
+        return tuple(known)[:CONTACTS_TOLD]
+
+    def losses_of_leaver(self) -> tuple[str, ...]:
+        """The nodes that this one lost, if it takes leave."""
+        return tuple(self._former) if self._is_leaving else ()
 
     def contacts(self) -> tuple[PeerId, ...]:
         """Whom a member may turn to: others of this node, then the nodes it was told of."""
@@ -394,7 +419,6 @@ class ContainmentPeer:
 
     def _leave(self) -> None:
         self._is_leaving = True
-        self._former.clear()
         for member in list(self.hosting.members.values()):
             member.leaving.begin()
         if not self.hosting.members:

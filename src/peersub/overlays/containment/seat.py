@@ -62,17 +62,26 @@ class Host(Protocol):
     def deliver(self, member: PeerId, publication: Publication, hops: int) -> None:
         """Hand an event to the subscriptions of a member."""
 
-    def is_new(self, member: PeerId, event_id: str) -> bool:
-        """Whether a member sees the event for the first time."""
+    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
+        """Whether a member sees the event for the first time; `expected` that it may not."""
+
+    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+        """Whether a member passes an event along the list of a parent for the first time."""
 
     def remember(self, node: str) -> None:
         """A node was lost: it may be in another part of the network."""
 
+    def losses_of_leaver(self) -> tuple[str, ...]:
+        """The nodes that this one lost, if it takes leave."""
+
     def answered(self, node: str) -> None:
         """A node that was lost is there, and its tree has a crown."""
 
-    def learn(self, peers: Iterable[PeerId]) -> None:
-        """These take part: their nodes may be of use when all others are lost."""
+    def learn(self, nodes: Iterable[str]) -> None:
+        """These take part: they may be of use when all others are lost."""
+
+    def known_nodes(self) -> tuple[str, ...]:
+        """Some nodes that take part."""
 
     def contacts(self) -> tuple[PeerId, ...]:
         """Keepers of nodes to turn to when no ancestor is left."""
@@ -321,8 +330,7 @@ class Seat:
 
     def _hear_of(self, ancestors: tuple[PeerId, ...], heirs: tuple[PeerId, ...]) -> None:
         self.ancestors, self.heirs = ancestors, heirs
-        self.host.learn(ancestors)
-        self.host.learn(heirs)
+        self.host.learn(peer.node for peer in (*ancestors, *heirs))
 
     def refresh(self) -> None:
         """Work out the path, and tell those below what has changed for them."""
@@ -347,7 +355,7 @@ class Seat:
         kind = self.down[peer].kind
         path: tuple[PeerId, ...] = ()
         if kind is EdgeKind.TOP:
-            path = self.path
+            path = self.path if self.is_top_level else ()
         elif kind is EdgeKind.EQUAL and self.path:
             is_root = self.up is None or self.up.kind is not EdgeKind.EQUAL
             path = (self.me,) if is_root else self.path
