@@ -10,7 +10,7 @@ import numpy as np
 
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
-from peersub.overlays.bulk import Plan, RowSources, Sets, bulk_overlay
+from peersub.overlays.bulk import MemberSources, Plan, RowSources, Sets, bulk_overlay
 from peersub.overlays.core.causes import Received
 from peersub.overlays.core.effects import Deliver
 from peersub.overlays.core.identity import PeerId
@@ -34,6 +34,12 @@ QUIET: dict[str, dict[str, object]] = {
     "chord": {"stabilise_ms": 0, "probe_ms": 0, "link_idle_ms": 10_000_000},
     "tree": {},
     "flood": {},
+    "containment": {
+        "reorganise": "never",
+        "probe_ms": 0,
+        "link_idle_ms": 10_000_000,
+        "sample_learns": False,
+    },
 }
 
 
@@ -167,7 +173,7 @@ def simulated(world: World) -> Seen:
     def make(name: str, incarnation: int) -> Node:
         settings = world.overlay_settings(int(name[1:]))
         overlay: Any = kind.make(PeerId(name, incarnation), world.seed, settings)
-        if world.overlay != "flood":
+        if world.overlay in ("chord", "tree"):
             shared.append(overlay.engine.maintenance.strategy)
             overlay.engine.maintenance.strategy = shared[0]
         return Node(overlay, network=NETWORK, settings=scenario.link_settings)
@@ -205,7 +211,7 @@ def routed(world: World, plan: Plan | None = None) -> Seen:
     plan = plan_of(world) if plan is None else plan
     wanted = Sets.of(wanted_by(world))
     interested = wanted
-    if isinstance(plan.sources, RowSources):
+    if isinstance(plan.sources, (RowSources, MemberSources)):
         filters = [Filter.from_bytes(data) for data in plan.sources.filters]
         interested = Sets.of(
             [[r for r, one in enumerate(filters) if one.matches(event)] for event in world.events]

@@ -31,6 +31,9 @@ SAMPLE_EVENTS = 256
 _SAMPLE_FROM = 1_000_000_000
 """Their first number: they are like the events that are published, and others."""
 
+_SAMPLED_OVERLAYS = ("containment", "similarity")
+"""Those whose members measure what they want by a sample; one that grows learns it by itself."""
+
 
 def node_maker(
     scenario: Scenario,
@@ -80,7 +83,8 @@ def _share_strategy(overlay: Any, shared: list[Any]) -> None:
 
 def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any] | Event, ...]:
     """Events like those of the content, or their attributes, if the overlay wants any."""
-    if scenario.settings.get("rule") == "selectivity":
+    is_measured = scenario.overlay in _SAMPLED_OVERLAYS and scenario.start == "converged"
+    if is_measured or scenario.settings.get("rule") == "selectivity":
         return tuple(_sample_events(content))
     if scenario.settings.get("strategy") != "imperfect":
         return ()

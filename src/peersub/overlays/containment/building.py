@@ -10,10 +10,11 @@ Messages, as the protocol sends them (`Messages`); members are taken to be on di
 * `probes`: from the crown over all TOP edges, and from each class root that strictly contains the
   newcomer to all class roots right below it: one for each who is asked, but for the crown.
 * `answers`: from each who is asked the best of what it found, once those below have answered.
-* `attachments`: the request to the chosen one, its way down where a bounded tree passes it on, and
-  one acceptance.
+* `attachments`: a request and an answer for the chosen one, and for each to whom a bounded tree
+  passes the newcomer on.
 * `reorganisations`: who is asked whether the newcomer is its better parent, and the way of that
-  question to where it starts.
+  question to where it starts. The protocol asks nobody below one that no event can share with the
+  newcomer; here all are asked.
 * `moves`: request, acceptance and good-bye; and the attachments of those below a top-level root
   that leaves the top level, to whom stood above it.
 
@@ -31,7 +32,10 @@ Reorganisation, after a newcomer has founded a class:
   contain it; with ties by digest it ends with the canonical tree of `structure`.
 * "sometimes": as always, but after a share of the joins ("10 %" read as joins);
 * "periodic": never, but from time to time a share of the class roots join anew ("10 %" read as
-  peers; this mends the tree also after somebody has left).
+  peers; this mends the tree also after somebody has left);
+* "needed", which is ours: as periodic, but a class root joins anew the more probably the more it
+  receives in vain (`need_share`). It costs fewer messages than periodic, since few have a bad
+  place, and those are the ones that look for another.
 
 A class moves if that is better: to a container that is deeper, or of fewer matches and then deeper;
 with ties by digest also to an equally good one with a smaller digest. That a parent has fewer
@@ -43,6 +47,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
+from math import ceil
 from typing import Literal
 
 from peersub.overlays.containment.structure import (
@@ -51,13 +56,20 @@ from peersub.overlays.containment.structure import (
     ParentRule,
     TreeShape,
     level_in_bounded_tree,
+    need_share,
     place_above,
 )
 from peersub.overlays.core.draws import draw_below, draw_share
 
-__all__ = ["BuildSettings", "Building", "Messages", "Reorganisation", "Ties"]
+__all__ = [
+    "BuildSettings",
+    "Building",
+    "Messages",
+    "Reorganisation",
+    "Ties",
+]
 
-Reorganisation = Literal["never", "local", "always", "sometimes", "periodic"]
+Reorganisation = Literal["never", "local", "always", "sometimes", "periodic", "needed"]
 Ties = Literal["children", "digest"]
 
 
@@ -69,8 +81,9 @@ class BuildSettings:
         rule: which container is the parent.
         reorganisation: what others do about a newcomer.
         ties: what decides between parents of one depth: who has fewer children, or the digest.
-        share: of the joins ("sometimes") or of the class roots ("periodic").
-        period_joins: joins between two times at which class roots join anew.
+        share: of the joins ("sometimes") or of the class roots ("periodic", "needed").
+        period_growth: by how much the network grows from one time at which class roots join anew to
+            the next, as a share of it: so a join costs no more in a large network than in a small.
         equal_degree: members of a class right below one of them, at most.
         top_degree: top-level roots right below one of them, at most.
         seed: of the keyed draws.
@@ -80,7 +93,7 @@ class BuildSettings:
     reorganisation: Reorganisation = "never"
     ties: Ties = "children"
     share: float = 0.1
-    period_joins: int = 100
+    period_growth: float = 0.1
     equal_degree: int = 4
     top_degree: int = 4
     seed: int = 1
@@ -139,7 +152,7 @@ class _TopTree:
             requests += 1
         self.below[at].append(number)
         self.above[number] = at
-        return requests + 1
+        return 2 * requests
 
     def remove(self, number: int) -> int:
         """Let a root go; those below it attach where it stood. How many messages that takes.
@@ -178,10 +191,16 @@ class Building:
     """
 
     def __init__(
-        self, classes: Classes, settings: BuildSettings, counts: Sequence[int] | None = None
+        self,
+        classes: Classes,
+        settings: BuildSettings,
+        counts: Sequence[int] | None = None,
+        sample_events: int = 0,
     ) -> None:
         if settings.rule == "selectivity" and counts is None:
             raise ValueError("the rule of selectivity needs counts of a sample")
+        if settings.reorganisation == "needed" and (counts is None or not sample_events):
+            raise ValueError("who needs another place is known by counts of a sample")
         self.settings = settings
         self.size = 0
         self.messages = Messages()
@@ -190,6 +209,8 @@ class Building:
         count = len(classes.filters)
         is_selective = settings.rule == "selectivity" and counts is not None
         self._counts: Sequence[int] = counts if is_selective and counts else [0] * count
+        self._sampled: Sequence[int] = counts or self._counts
+        self._sample_events = sample_events
         self._contained: list[list[int]] = [[] for _ in range(count)]
         for number, above in enumerate(classes.containers):
             for container in above:
@@ -200,6 +221,7 @@ class Building:
         self.sizes = [0] * count
         self._places: list[int] = []
         self._present = 0
+        self._next_period = 1
         self._top = _TopTree(settings.top_degree)
 
     # --- joins ---------------------------------------------------------------------------------
@@ -218,11 +240,13 @@ class Building:
         if self.sizes[number] > 1:
             place = self.sizes[number] - 1
             level = level_in_bounded_tree(place, settings.equal_degree)
-            self.messages.attachments += level + 1
+            self.messages.attachments += 2 * level
         else:
             self._found(number)
-        if settings.reorganisation == "periodic" and self.size % settings.period_joins == 0:
+        is_periodic = settings.reorganisation in ("periodic", "needed")
+        if is_periodic and self.size >= self._next_period:
             self._join_anew()
+            self._next_period = max(self.size + 1, ceil(self.size * (1 + settings.period_growth)))
 
     def grow(self, size: int) -> None:
         """Let members join until there are so many."""
@@ -301,7 +325,9 @@ class Building:
         """Those beside a newcomer that it contains move below it."""
         parent = self.parents[number]
         siblings = list(self.below[parent] if parent >= 0 else self._top.below)
-        self.messages.reorganisations += len(siblings) - 1
+        # First the parent hears of it, or the crown.
+        way = 1 if parent >= 0 else self._top.level(number)
+        self.messages.reorganisations += way + len(siblings) - 1
         contained = set(self._contained[number])
         for sibling in siblings:
             if sibling in contained:
@@ -345,11 +371,20 @@ class Building:
         return self._move(number, best)
 
     def _join_anew(self) -> None:
-        """A share of the class roots, drawn anew each time, joins again."""
-        settings, period = self.settings, self.size // self.settings.period_joins
+        """Some of the class roots, drawn anew each time, join again."""
+        seed, size = self.settings.seed, self.size
         for number, depth in enumerate(self.depths):
-            if depth and draw_share(settings.seed, "rejoin", period, number) < settings.share:
+            if depth and draw_share(seed, "rejoin", size, number) < self._share_of(number):
                 self._join_again(number)
+
+    def _share_of(self, number: int) -> float:
+        """How probably a class root joins again."""
+        share = self.settings.share
+        if self.settings.reorganisation == "periodic":
+            return share
+        parent = self.parents[number]
+        above = None if parent < 0 else self._sampled[parent]
+        return need_share(self._sampled[number], above, self._sample_events, share)
 
     def _move(self, number: int, parent: int) -> list[tuple[int, int]]:
         """Let a class go below another one; whose depth changed, and by how much."""

@@ -20,7 +20,7 @@ from peersub.overlays.containment.messages import CrownFound, CrownSought
 from peersub.overlays.containment.moving import Purpose
 from peersub.overlays.containment.seat import KEEPER_SLOT
 from peersub.overlays.containment.settings import ContainmentSettings
-from peersub.overlays.containment.structure import EdgeKind
+from peersub.overlays.containment.structure import EdgeKind, need_share
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Cause,
@@ -444,7 +444,7 @@ class ContainmentPeer:
 
     def _route(self, publication: Publication) -> None:
         """Begin at a member of this node that matches; else climb from the keeper."""
-        if self.settings.rule == "selectivity" and self.settings.sampling.sample_learns:
+        if self.settings.needs_sample and self.settings.sampling.sample_learns:
             self.sample.add(publication)
         for member in self.hosting.members.values():
             seat = member.seat
@@ -495,21 +495,34 @@ class ContainmentPeer:
         if (self._former or is_apart) and not self._is_trying_former and self.settings.probe_ms:
             self._is_trying_former = True
             self._out.emit(SetTimer(_FORMER, self.settings.probe_ms))
-        if self.settings.reorganise == "periodic" and not self._is_period_set and self._of_filter:
+        is_periodic = self.settings.reorganise in ("periodic", "needed")
+        if is_periodic and not self._is_period_set and self._of_filter:
             self._is_period_set = True
             self._out.emit(SetTimer(_PERIOD, self.settings.period_ms))
 
     def _on_period(self) -> None:
-        """A share of the members looks for a better place; the sample goes round."""
+        """Some of the members look for a better place; the sample goes round."""
         self._periods += 1
-        me, share = self.me, self.settings.share
+        me = self.me
         for slot, member in list(self.hosting.members.items()):
             about = (me.node, me.incarnation, slot, self._periods)
-            if draw_share(self.seed, "containment/period", *about) < share:
+            if draw_share(self.seed, "containment/period", *about) < self.share_of(member):
                 member.moving.improve()
-        if self.settings.rule == "selectivity":
+        if self.settings.needs_sample:
             for peer in self.hosting.links():
                 self._out.send(peer, self.sample.offer())
+
+    def share_of(self, member: Member) -> float:
+        """How probably a member looks for a better place in a period."""
+        share, seat = self.settings.share, member.seat
+        if self.settings.reorganise != "needed" or seat.wanted is None:
+            return share
+        above = None
+        if seat.up is not None and seat.up.kind is not EdgeKind.TOP:
+            if seat.up.kind is not EdgeKind.CHILD or seat.up.wanted is None:
+                return share
+            above = self.matches(seat.up.wanted)
+        return need_share(self.matches(seat.wanted), above, len(self.sample), share)
 
     # --- nodes that were lost ------------------------------------------------------------------
 

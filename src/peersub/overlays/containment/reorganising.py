@@ -7,7 +7,8 @@
   below stands below a better parent already. (That no event can match both would be no reason:
   what nobody can match is contained in all.) Who moved is deeper, and all below it are
   (`Deepened`): each of them asks the same, until nobody moves.
-* "periodic": now and then a share of the members joins anew (`Moving.improve`, called by the node).
+* "periodic": now and then a share of the members joins anew (`Moving.improve`, called by the node);
+  "needed": the same, but rather those that receive much in vain (`structure.need_share`).
 
 A question may be confined to the part of the tree below the newcomer's parent.
 """

@@ -11,7 +11,7 @@ from peersub.overlays.semantic.sample import SampleSettings
 __all__ = ["REORGANISATIONS", "RULES", "TIES", "ContainmentSettings"]
 
 RULES = ("depth", "selectivity")
-REORGANISATIONS = ("never", "local", "always", "periodic", "sometimes")
+REORGANISATIONS = ("never", "local", "always", "periodic", "needed", "sometimes")
 TIES = ("children", "digest")
 
 
@@ -27,11 +27,13 @@ class ContainmentSettings:
     reorganise: str = "periodic"
     """When members look for a better parent: `never`; `local`, those next to a newcomer; `always`,
     all, for each newcomer; `sometimes`, as always, for a share of them; `periodic`, a share of the
-    members now and then."""
+    members now and then; `needed`, as periodic, but the more probably the more events of the sample
+    a member receives in vain."""
     share: float = 0.1
-    """Of `periodic` and `sometimes`: how many, as a part of all."""
+    """Of `periodic` and `sometimes`: how many, as a part of all. Of `needed`: while no events are
+    known."""
     period_ms: int = 30_000
-    """Of `periodic`: how often."""
+    """Of `periodic` and `needed`: how often."""
     equal_degree: int = 4
     """Members of an equivalence class right below one of them, at most."""
     top_degree: int = 4
@@ -76,3 +78,8 @@ class ContainmentSettings:
                 raise ValueError(f"{name} is at least 0")
         if not 0 <= self.share <= 1:
             raise ValueError(f"share is from 0 to 1, not {self.share}")
+
+    @property
+    def needs_sample(self) -> bool:
+        """Whether members judge filters by events."""
+        return self.rule == "selectivity" or self.reorganise == "needed"

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from peersub.filters.covering_index import CoveringIndex, Summary
 from peersub.filters.filter import Filter
@@ -57,6 +57,7 @@ __all__ = [
     "canonical_shape",
     "contains",
     "level_in_bounded_tree",
+    "need_share",
     "place_above",
     "predicted_receivers",
     "proven_containers",
@@ -365,6 +366,33 @@ def _in_canonical_order(shape: TreeShape, members: Sequence[Member]) -> TreeShap
 
     below = tuple(tuple(sorted(each, key=order)) for each in shape.below)
     return TreeShape(shape.parents, shape.kinds, shape.roots, below)
+
+
+# --- reorganisation by need ----------------------------------------------------------------------
+
+LEAST_NEED_SHARE: Final = 0.1
+"""How often a member that needs no other place looks for one, as a part of the common share."""
+
+
+def need_share(own: int, parent: int | None, events: int, share: float) -> float:
+    """How probably a class root looks for another place: by what it receives in vain.
+
+    That is the share of the sample's events that its parent matches and it does not, since it is
+    contained in the parent. Who receives next to nothing in vain looks too, but rarely.
+
+    >>> need_share(10, 60, 100, 0.1), need_share(10, None, 100, 0.1), need_share(9, 9, 100, 0.1)
+    (0.5, 0.9, 0.010000000000000002)
+
+    Args:
+        own: events that it matches.
+        parent: events that its parent matches; None at the top level, where all events come.
+        events: of the sample; none let everybody look with the common share.
+        share: the common share.
+    """
+    if not events:
+        return share
+    in_vain = (events if parent is None else parent) - own
+    return max(in_vain / events, LEAST_NEED_SHARE * share)
 
 
 # --- the way of an event -------------------------------------------------------------------------
