@@ -63,16 +63,16 @@ _TRAITS = {
         restarts_all=True,
         is_whole_when_split=False,
     ),
+    "flood": _Traits(
+        weight=2,
+        faults=("restart", "join", "partition"),
+        routes_by_filters=False,
+        is_whole_when_split=False,
+    ),
     # It loses no more than events: whoever is left finds new neighbours.
     "similarity": _Traits(
         weight=2,
         faults=("crash", "restart", "partition", "churn", "leave", "join", "storm"),
-        routes_by_filters=False,
-        is_whole_when_split=False,
-    ),
-    "flood": _Traits(
-        weight=2,
-        faults=("restart", "join", "partition"),
         routes_by_filters=False,
         is_whole_when_split=False,
     ),

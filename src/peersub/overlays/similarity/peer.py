@@ -56,7 +56,7 @@ __all__ = ["SimilarityPeer"]
 
 _TICK = Timer("similarity/tick")
 _BEST_EFFORT_ONLY: Final = (
-    "similarity promises best effort only, and approximately: use chord for at-least-once"
+    "similarity promises best effort only: use chord for at-least-once; it may miss subscribers"
 )
 
 
