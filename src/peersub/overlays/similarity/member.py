@@ -64,6 +64,7 @@ class SimilarityMember:
         self._asked: dict[tuple[PeerId, bool], int] = {}
         """Links that were asked for, and until when an answer is waited for."""
         self._places: dict[PeerId, int] = {}
+        self._judged: dict[PeerId, tuple[Profile, bytes, Candidate]] = {}
         self._heard: dict[PeerId, int] = {}
         """The tick at which somebody last named a member that is known."""
         self._profile: Profile | None = None
@@ -113,12 +114,19 @@ class SimilarityMember:
         return peer in self.near or self.choosers.get(peer, (False, False))[0]
 
     def candidate(self, profile: Profile) -> Candidate:
-        """Another member as this one judges it."""
+        """Another member as this one judges it; worked out once per profile and sample."""
+        judged = self._judged.get(profile.peer)
+        digest = self._host.sample.digest
+        if judged is not None and judged[0] is profile and judged[1] == digest:
+            return judged[2]
         read = self._host.sample.translated(int.from_bytes(profile.bits, "little"), profile.sample)
         # Of a sample that is not known nothing can be read: until it tells anew it wants nothing.
         bits = 0 if read is None else read[0]
         connection = connection_factor(self.profile, profile)
-        return Candidate(profile.peer, self.place_of(profile.peer), bits, connection)
+        made = Candidate(profile.peer, self.place_of(profile.peer), bits, connection)
+        if profile.peer in self.known:
+            self._judged[profile.peer] = (profile, digest, made)
+        return made
 
     def place_of(self, peer: PeerId) -> int:
         """The draw by which members are told apart; worked out once."""
@@ -255,6 +263,7 @@ class SimilarityMember:
         self.known.pop(peer, None)
         self._places.pop(peer, None)
         self._heard.pop(peer, None)
+        self._judged.pop(peer, None)
 
     # --- the search ----------------------------------------------------------------------------
 
