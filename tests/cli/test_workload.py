@@ -132,7 +132,7 @@ def test_a_simulation_names_what_is_wrong_with_a_schema(run, tmp_path, dtd):
     for words, problem in [
         (("--schema", tmp_path / "none.dtd"), "there is no such file"),
         (("--schema", dtd, "--set", "root=z"), "no element 'z'"),
-        (("--schema", dtd, "--set", "levels_max=0"), "levels_max is at least 1"),
+        (("--schema", dtd, "--set", "levels_max=0"), "levels_max is from 1 to 250"),
         (("--set", "root=a"), "root goes with a schema"),
     ]:
         done = run(*simulate, *words)

@@ -81,6 +81,18 @@ def test_an_element_takes_as_many_levels_as_its_schema_says(text):
             DocumentGenerator(schema, DocumentSettings(levels_max=least - 1))
 
 
+def test_documents_may_be_as_deep_as_matching_allows():
+    text = "<!ELEMENT a ((((((a?)))))+)>"
+    wanted = DocumentSettings(tags_mean=10_000, levels_max=250, repeats_max=1)
+    schema = read_dtd(text.encode(), root="a")
+    documents = DocumentGenerator(schema, wanted)
+    assert max(max(depths(documents.document(number))) for number in range(3)) > 20
+    chain = "".join(f"<!ELEMENT e{n} (e{n + 1})>" for n in range(1, 250)) + "<!ELEMENT e250 EMPTY>"
+    deep = DocumentGenerator(read_dtd(chain.encode()), wanted)
+    assert parse_document(deep.text(0)).labels == deep.document(0).labels
+    assert len(deep.document(0).labels) == 250
+
+
 def test_documents_have_the_wanted_size_on_average_and_use_the_whole_schema():
     documents = DocumentGenerator(news_schema())
     drawn = [documents.document(number) for number in range(400)]
@@ -144,6 +156,7 @@ PINNED = "74c2da33630c12e4ec920e10a9ef1b5f383e133696d53bf62f9faae499850f55"
     [
         {"tags_mean": 0},
         {"levels_max": 0},
+        {"levels_max": 251},
         {"repeats_max": 0},
         {"optional_share": 1.5},
         {"attribute_share": -0.1},

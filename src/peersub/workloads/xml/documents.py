@@ -162,15 +162,21 @@ class DocumentGenerator:
     def _drawn(self, number: int) -> list[_Drawn]:
         """The elements of a document in document order, with attributes and texts."""
         draws = Draws(self.settings.seed, _PURPOSE, number)
-        root = _Growth(draws, self.settings).document(self._root)
         found: list[_Drawn] = []
-        self._decorate(root, 1, draws, found)
+        # What is still to be visited, the next on top: schemas may nest deeper than calls can.
+        ahead: list[tuple[_Node | _Holder, int]] = [
+            (_Growth(draws, self.settings).document(self._root), 1)
+        ]
+        while ahead:
+            held, level = ahead.pop()
+            if isinstance(held, _Node):
+                found.append(self._decorated(held.kind, level, draws, len(found)))
+                held, level = held.holder, level + 1
+            ahead += [(inner, level) for inner in reversed(held)]
         return found
 
-    def _decorate(self, node: _Node, level: int, draws: Draws, found: list[_Drawn]) -> None:
-        kind = node.kind
+    def _decorated(self, kind: _Kind, level: int, draws: Draws, place: int) -> _Drawn:
         attributes = NO_ATTRIBUTES
-        place = len(found)
         if kind.required:
             attributes = {
                 attribute.name: drawn_value(attribute.value, draws, place)
@@ -181,15 +187,7 @@ class DocumentGenerator:
             value = drawn_value(attribute.value, draws, place)
             attributes = {**attributes, attribute.name: value}
         text = "" if kind.text is None else drawn_value(kind.text, draws, place)
-        found.append(_Drawn(kind, level, attributes, text))
-        self._decorate_all(node.holder, level + 1, draws, found)
-
-    def _decorate_all(self, holder: _Holder, level: int, draws: Draws, found: list[_Drawn]) -> None:
-        for held in holder:
-            if isinstance(held, _Node):
-                self._decorate(held, level, draws, found)
-            else:
-                self._decorate_all(held, level, draws, found)
+        return _Drawn(kind, level, attributes, text)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peersub.filters.xpath.limits import DOCUMENT_DEPTH_MAX
+
 __all__ = ["DocumentSettings", "PatternSettings"]
 
 
@@ -44,7 +46,7 @@ class DocumentSettings:
 
     def __post_init__(self) -> None:
         _check_least("tags_mean", self.tags_mean, 1)
-        _check_least("levels_max", self.levels_max, 1)
+        _check_levels(self.levels_max)
         _check_share("optional_share", self.optional_share)
         _check_least("repeats_max", self.repeats_max, 1)
         _check_share("attribute_share", self.attribute_share)
@@ -87,13 +89,21 @@ class PatternSettings:
             _check_share(name, getattr(self, name))
         if not 0 <= self.zipf_exponent <= 10:
             raise ValueError(f"zipf_exponent is from 0 to 10, not {self.zipf_exponent}")
-        _check_least("levels_max", self.levels_max, 1)
+        _check_levels(self.levels_max)
         _check_least("seed", self.seed, 0)
 
 
 def _check_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise ValueError(f"{name} is at least {least}, not {value}")
+
+
+def _check_levels(levels_max: int) -> None:
+    if not 1 <= levels_max <= DOCUMENT_DEPTH_MAX:
+        raise ValueError(
+            f"levels_max is from 1 to {DOCUMENT_DEPTH_MAX}, beyond which documents are refused, "
+            f"not {levels_max}"
+        )
 
 
 def _check_share(name: str, value: float) -> None:
