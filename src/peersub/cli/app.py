@@ -170,7 +170,7 @@ def match(
 @app.command()
 def simulate(
     overlay: Annotated[
-        str | None, typer.Option(metavar="NAME", help="chord (default), tree or flood.")
+        str | None, typer.Option(metavar="NAME", help="chord (default), tree, flood or similarity.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many; default: 64.")] = None,
     seed: Annotated[
