@@ -123,6 +123,14 @@ def test_what_travels_is_what_the_other_lacks_in_messages_of_bounded_size(monkey
     assert all(sum(map(event_weight, message.publications)) <= 30 for message in sent)
 
 
+def test_what_would_not_get_in_does_not_travel():
+    one, other = of(list(range(30))), of(list(range(30, 60)))
+    (sent, *rest) = one.answers(SampleKeys(other.keys))
+    travelled = {event_key(each) for each in sent.publications}
+    assert travelled == set(one.keys) & set(naive_keys(list(range(60)), 8)) < set(one.keys)
+    assert rest == [SampleKeys(one.keys)]
+
+
 def test_large_events_stay_out_whoever_offers_them():
     sample = SharedSample(SampleSettings(sample_event_bytes_max=100))
     assert not sample.add(Publication("body", {}, bytes(101)))

@@ -19,7 +19,7 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.settings import settings_from, with_sample
 from peersub.overlays.similarity.choosing import chosen
 from peersub.overlays.similarity.invariants import check_quiet
-from peersub.overlays.similarity.messages import Routed, Sought
+from peersub.overlays.similarity.messages import ProfileTold, Routed, Sought
 from peersub.overlays.similarity.peer import SimilarityPeer
 from peersub.overlays.similarity.settings import SimilaritySettings
 from peersub.simulator.content import SmallContent, WorkloadChoice
@@ -333,6 +333,7 @@ def test_nodes_come_to_measure_by_one_sample_of_what_was_published():
     graph.settle()
     digests = {peer.sample.digest for peer in graph.peers}
     assert len(digests) == 1
+    assert graph.notes.sent[ProfileTold] >= 5, "neighbours need not wait for an exchange"
     assert len(graph.peers[0].sample) == 8
     for member in graph.members:
         assert member.profile.sample in digests

@@ -32,6 +32,22 @@ def test_what_matches_is_never_held_back(text, rows, size):
             assert not bits & ~event_summary(Publication("e", row), size)
 
 
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("a IN ('x', 'y')", {"a": "y"}),
+        ("a = 'x' OR a = 'y'", {"a": "y"}),
+        ("a IS NULL OR a = 'x'", {}),
+        ("a = 'x' OR b = 'y'", {"b": "y"}),
+        ("NOT (a = 'x')", {"a": "y"}),
+        ("r IS NOT NULL", {"r": {"x": 1}}),
+    ],
+)
+def test_one_of_several_ways_to_match_is_enough(text, row):
+    assert Filter(text).matches(row)
+    assert not filter_summary(Filter(text), 64) & ~event_summary(Publication("e", row), 64)
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("body", DOCUMENTS)
 @pytest.mark.parametrize("size", [1, 32])
