@@ -203,6 +203,7 @@ class _Drawing:
                     "random": random.choice((0, 1, 3)),
                     "choice": random.choice(("nearest", "climb")),
                     "clique_up_to": random.choice((0, 5, 200, 200)),
+                    "warm_up_events": random.choice((0, 4, 32)),
                     "proximity": random.choice(("mean", "jaccard", "well-connected")),
                     "indulgence": random.choice((0, 0, 2)),
                     "random_forward": random.choice((0.0, 0.5, 1.0)),

@@ -219,6 +219,21 @@ def test_bits_of_an_earlier_sample_are_read_as_far_as_both_have_the_events(first
     assert bits == sample.bits(wanted) & common
 
 
+@given(numbers, numbers)
+def test_marks_are_read_with_any_other_sample(first, second):
+    one, other = of(first), of(second)
+    wanted = FILTERS[1]
+    read = other.marked(one.marks(one.bits(wanted)))
+    shared = [key in one.keys for key in other.keys]
+    for place, is_shared in enumerate(shared):
+        if is_shared and other.bits(wanted) >> place & 1:
+            assert read >> place & 1
+    short = [key[:2] for key in {*one.keys, *other.keys}]
+    if len(set(short)) == len(short):
+        known = sum(1 << place for place, both in enumerate(shared) if both)
+        assert read == other.bits(wanted) & known
+
+
 def test_samples_that_are_not_remembered_cannot_be_read(monkeypatch):
     monkeypatch.setattr(module, "VERSIONS_KEPT_MAX", 2)
     sample = of([1])

@@ -74,7 +74,7 @@ def test_jaccard_is_both_over_one_of_them():
 
 
 def test_far_and_slow_members_are_less_near_but_what_they_want_counts_most():
-    here = Profile(PeerId("a"), 0, b"", b"", b"", 0.0, 0.0, 100.0)
+    here = Profile(PeerId("a"), 0, b"", b"", b"", b"", 0.0, 0.0, 100.0)
     close, far = here._replace(x_ms=3.0, y_ms=4.0), here._replace(x_ms=300.0, y_ms=400.0)
     slow = close._replace(bandwidth_mbit=1.0)
     factors = [connection_factor(here, other) for other in (here, close, slow, far)]

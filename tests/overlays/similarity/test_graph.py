@@ -31,7 +31,7 @@ from peersub.trace.checkers import DeliveryChecker
 from peersub.trace.schema import Disk, Step, TraceRecord
 
 QUIET_MS = 400_000
-FIXED = {"clique_up_to": 0, "sample_learns": False}
+FIXED = {"clique_up_to": 0, "sample_learns": False, "warm_up_events": 0}
 
 
 class Notes:

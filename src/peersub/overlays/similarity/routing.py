@@ -148,7 +148,8 @@ class Routing:
 
     def _receive(self, member: SimilarityMember, sender: PeerId, message: Routed) -> None:
         publication = message.publication
-        left = left_of(message.indulgence, publication.matches(member.wanted))
+        matches = publication.matches(member.wanted)
+        left = left_of(message.indulgence, matches or not member.is_warm)
         if not self._is_more(member, publication.id, left):
             self._host.drop("seen before", sender, publication.id)
         elif left > STOPPED:
@@ -176,13 +177,16 @@ class Routing:
         is_origin: bool = False,
     ) -> None:
         settings = self._settings
-        share = 1.0 if is_origin and settings.origin_spreads else settings.random_forward
+        is_cold = not member.is_warm
+        spreads = is_cold or (is_origin and settings.origin_spreads)
+        share = 1.0 if spreads else settings.random_forward
         drawn = event_draw(self._host.seed, publication.id)
         event_bits = self._event_bits(publication)
         for peer in member.neighbours():
             if peer == sender:
                 continue
-            if left == 0 and not self._may_match(member.known.get(peer), event_bits):
+            may_go_on = left > 0 or is_cold
+            if not may_go_on and not self._may_match(member.known.get(peer), event_bits):
                 continue
             if not member.is_near(peer) and share < 1:
                 went = forward_share(drawn, member.place, member.place_of(peer))
