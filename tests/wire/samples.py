@@ -61,7 +61,9 @@ EVERY_KIND = Publication(
     b"",
 )
 
-PROFILE = similarity.Profile(PEER, 2, bytes(range(16)), b"\x05\x80", b"\x01", 1.5, -2.0, 100.0)
+PROFILE = similarity.Profile(
+    PEER, 2, bytes(range(16)), b"\x05\x80", b"\x07\x08", b"\x01", 1.5, -2.0, 100.0
+)
 
 MESSAGES: dict[str, Any] = {
     "hello": link.Hello(

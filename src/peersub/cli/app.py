@@ -166,7 +166,7 @@ def match(
 def simulate(
     overlay: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="chord (default), tree, flood or containment."),
+        typer.Option(metavar="NAME", help="chord (default), tree, flood, containment, similarity."),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many; default: 64.")] = None,
     seed: Annotated[

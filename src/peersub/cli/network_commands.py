@@ -56,7 +56,7 @@ def _node(
         typer.Option(
             metavar="NAME",
             envvar="PEERSUB_NODE_OVERLAY",
-            help="chord (default), tree, flood or containment; the same on all nodes.",
+            help="chord (default), tree, flood, containment, similarity.",
         ),
     ] = None,
     data: Annotated[

@@ -243,7 +243,7 @@ def bulk_overlay(name: str) -> BulkOverlay:
         SettingsError: there is no such overlay, or it cannot be planned.
     """
     found = overlay_kind(name).part("bulk")
-    if found is None:
+    if not hasattr(found, "plan"):
         raise SettingsError(f"the overlay {name!r} cannot be planned: it has no bulk form")
     return cast(BulkOverlay, found)
 

@@ -74,17 +74,17 @@ OVERLAYS: dict[str, OverlayKind] = {
             "peer:TreeSettings",
         ),
         OverlayKind(
+            "flood",
+            "every event to every neighbour",
+            "peer:FloodPeer",
+            "peer:FloodSettings",
+        ),
+        OverlayKind(
             "similarity",
             "members linked with others that want alike; approximate (Chand & Felber 2005)",
             "peer:SimilarityPeer",
             "settings:SimilaritySettings",
             is_approximate=True,
-        ),
-        OverlayKind(
-            "flood",
-            "every event to every neighbour",
-            "peer:FloodPeer",
-            "peer:FloodSettings",
         ),
         OverlayKind(
             "containment",

@@ -64,6 +64,12 @@ _TRAITS = {
         restarts_all=True,
         is_whole_when_split=False,
     ),
+    "flood": _Traits(
+        weight=2,
+        faults=("restart", "join", "partition"),
+        routes_by_filters=False,
+        is_whole_when_split=False,
+    ),
     # It loses no more than events: whoever is left finds new neighbours.
     "similarity": _Traits(
         weight=2,
@@ -71,14 +77,8 @@ _TRAITS = {
         routes_by_filters=False,
         is_whole_when_split=False,
     ),
-    "flood": _Traits(
-        weight=2,
-        faults=("restart", "join", "partition"),
-        routes_by_filters=False,
-        is_whole_when_split=False,
-    ),
     "containment": _Traits(
-        weight=0,
+        weight=3,
         faults=("crash", "restart", "partition", "churn", "leave", "join", "storm"),
         routes_by_filters=False,
         is_whole_when_split=False,
@@ -223,6 +223,7 @@ class _Drawing:
                     "random": random.choice((0, 1, 3)),
                     "choice": random.choice(("nearest", "climb")),
                     "clique_up_to": random.choice((0, 5, 200, 200)),
+                    "warm_up_events": random.choice((0, 4, 32)),
                     "proximity": random.choice(("mean", "jaccard", "well-connected")),
                     "indulgence": random.choice((0, 0, 2)),
                     "random_forward": random.choice((0.0, 0.5, 1.0)),

@@ -123,6 +123,14 @@ def test_what_travels_is_what_the_other_lacks_in_messages_of_bounded_size(monkey
     assert all(sum(map(event_weight, message.publications)) <= 30 for message in sent)
 
 
+def test_what_would_not_get_in_does_not_travel():
+    one, other = of(list(range(30))), of(list(range(30, 60)))
+    (sent, *rest) = one.answers(SampleKeys(other.keys))
+    travelled = {event_key(each) for each in sent.publications}
+    assert travelled == set(one.keys) & set(naive_keys(list(range(60)), 8)) < set(one.keys)
+    assert rest == [SampleKeys(one.keys)]
+
+
 def test_large_events_stay_out_whoever_offers_them():
     sample = SharedSample(SampleSettings(sample_event_bytes_max=100))
     assert not sample.add(Publication("body", {}, bytes(101)))
@@ -209,6 +217,21 @@ def test_bits_of_an_earlier_sample_are_read_as_far_as_both_have_the_events(first
     shared = {place: key for place, key in enumerate(sample.keys) if key in keys}
     assert common == sum(1 << place for place in shared)
     assert bits == sample.bits(wanted) & common
+
+
+@given(numbers, numbers)
+def test_marks_are_read_with_any_other_sample(first, second):
+    one, other = of(first), of(second)
+    wanted = FILTERS[1]
+    read = other.marked(one.marks(one.bits(wanted)))
+    shared = [key in one.keys for key in other.keys]
+    for place, is_shared in enumerate(shared):
+        if is_shared and other.bits(wanted) >> place & 1:
+            assert read >> place & 1
+    short = [key[:2] for key in {*one.keys, *other.keys}]
+    if len(set(short)) == len(short):
+        known = sum(1 << place for place, both in enumerate(shared) if both)
+        assert read == other.bits(wanted) & known
 
 
 def test_samples_that_are_not_remembered_cannot_be_read(monkeypatch):

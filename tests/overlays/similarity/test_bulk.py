@@ -17,7 +17,7 @@ from peersub.overlays.similarity.proximity import connection_factor, pair_hash
 from peersub.overlays.similarity.settings import PAPER, SimilaritySettings
 from strategies import examples
 
-OURS = {"clique_up_to": 0}
+OURS = {"clique_up_to": 0, "warm_up_events": 0}
 NETWORKS = {
     "paper": {"choice": "nearest", "nearest": 3, "random_forward": 1.0, "origin_spreads": False},
     "paper, half": {"choice": "nearest", "nearest": 3, "random_forward": 0.5},
@@ -30,6 +30,8 @@ NETWORKS = {
     "summaries": {"summary_bytes": 4},
     "summaries, indulgent": {"summary_bytes": 4, "indulgence": 1},
     "clique": {"clique_up_to": 1_000},
+    "cold": {"warm_up_events": 1_000, "nearest": 2},
+    "cold, summaries": {"warm_up_events": 1_000, "nearest": 1, "summary_bytes": 4},
 }
 
 
@@ -127,7 +129,12 @@ def test_latency_and_bandwidth_count_in_bulk_as_they_do_for_peers():
     bits = random.random((25, 16)) < 0.4
     positions, bandwidths = random.random((25, 2)) * 200, random.random(25) * 50 + 1
     settings = SimilaritySettings(
-        choice="nearest", proximity="well-connected", clique_up_to=0, random=0, nearest=3
+        choice="nearest",
+        proximity="well-connected",
+        clique_up_to=0,
+        random=0,
+        nearest=3,
+        warm_up_events=0,
     )
     graph = similarity_graph(bits, settings, 9, positions_ms=positions, bandwidths_mbit=bandwidths)
     peers = [PeerId(f"n{number}", 0, 1) for number in range(25)]
@@ -162,7 +169,7 @@ def test_arithmetic_of_arrays_is_that_of_numbers(one, other):
 
 
 def test_an_event_that_nobody_wants_reaches_nobody_and_has_no_false_negatives():
-    settings = SimilaritySettings(clique_up_to=0)
+    settings = SimilaritySettings(clique_up_to=0, warm_up_events=0)
     graph = similarity_graph(np.ones((5, 4), bool), settings, 1)
     matches = np.zeros((2, 5), bool)
     matches[1] = True

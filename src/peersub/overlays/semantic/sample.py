@@ -9,7 +9,10 @@ probability `sample_events` / k.
 
 A filter's *bits* say which events of the sample it matches, in the order of their keys. Bits are
 told with the digest of the sample that they are about. Whoever holds a sample that changed since
-can still read them (`translated`), as far as the older sample is among the last few.
+can still read them (`translated`), as far as the older sample is among the last few. While events
+come fast no two nodes hold the same sample, so bits are told with *marks*: short hashes of the
+events that are matched. Whoever cannot read the bits reads those, and takes what is not marked for
+not matched: nearly right, until the samples are the same.
 
 Events that take more than `sample_event_bytes_max` never get in, whoever offers them: that is part
 of the order-free rule, and bounds the memory. Nodes of a network agree on both numbers.
@@ -38,6 +41,8 @@ __all__ = ["KEY_BYTES", "SampleSettings", "SharedSample", "event_key", "event_we
 
 KEY_BYTES: Final = 16
 """Of a key: half from the identifier, half from the content."""
+MARK_BYTES: Final = 2
+"""Of a mark: few enough to be told often, enough that two events of a sample rarely share one."""
 FILTERS_KEPT_MAX: Final = 4_096
 """Filters whose bits are remembered."""
 VERSIONS_KEPT_MAX: Final = 16
@@ -214,6 +219,23 @@ class SharedSample:
                 common |= 1 << now
                 present |= (bits >> place & 1) << now
         return present, common
+
+    def marks(self, bits: int) -> bytes:
+        """The marks of the events that bits are set for."""
+        return b"".join(
+            sampled.key[:MARK_BYTES]
+            for place, sampled in enumerate(self._sampled)
+            if bits >> place & 1
+        )
+
+    def marked(self, marks: bytes) -> int:
+        """Bits for the events of this sample that are marked; about the others nothing is known."""
+        found = {marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)}
+        return sum(
+            1 << place
+            for place, sampled in enumerate(self._sampled)
+            if sampled.key[:MARK_BYTES] in found
+        )
 
     # --- exchange ------------------------------------------------------------------------------
 

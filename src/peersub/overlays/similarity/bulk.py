@@ -80,7 +80,7 @@ def similarity_graph(
     ordered = np.ascontiguousarray(np.asarray(bits, bool)[order])
     if count - np.bincount(nodes).min(initial=count) <= settings.clique_up_to:
         near = _everybody(nodes)
-    elif settings.choice != CLIMB and settings.proximity == WELL_CONNECTED:
+    elif not _climbs(settings, ordered) and settings.proximity == WELL_CONNECTED:
         spots = np.zeros((count, 2)) if positions_ms is None else positions_ms[order]
         rates = (
             np.full(count, settings.bandwidth_mbit)
@@ -91,7 +91,12 @@ def similarity_graph(
     else:
         near = _Classes(ordered, places, nodes, settings).choices()
     drawn = _random_links(sorted_members, near, nodes, settings, seed)
-    return _linked(np.array(order), near, drawn, places, nodes)
+    is_cold = settings.is_cold(ordered.shape[1])
+    return _linked(np.array(order), near, drawn, places, nodes, is_cold=is_cold)
+
+
+def _climbs(settings: SimilaritySettings, bits: np.ndarray) -> bool:
+    return settings.choice == CLIMB and not settings.is_cold(bits.shape[1])
 
 
 def _everybody(nodes: np.ndarray) -> list[np.ndarray]:
@@ -126,6 +131,8 @@ def _linked(
     drawn: list[np.ndarray],
     places: np.ndarray,
     nodes: np.ndarray,
+    *,
+    is_cold: bool,
 ) -> SimilarityGraph:
     """The links of both kinds, both ways, with members numbered as the caller does."""
     count = len(order)
@@ -155,6 +162,7 @@ def _linked(
         nodes=nodes[unsorted],
         near_made=np.array([len(each) for each in near])[unsorted],
         random_made=np.array([len(each) for each in drawn])[unsorted],
+        is_cold=is_cold,
     )
 
 
@@ -165,6 +173,7 @@ class _Classes:
         self, bits: np.ndarray, places: np.ndarray, nodes: np.ndarray, settings: SimilaritySettings
     ) -> None:
         self._settings = settings
+        self._climbs = _climbs(settings, bits)
         self._places = places
         self._nodes = nodes
         packed = np.packbits(bits, axis=1)
@@ -198,7 +207,7 @@ class _Classes:
     def _gains(self, states: list[tuple[int, tuple[int, ...], np.ndarray]]) -> np.ndarray:
         own = self._rows[[number for number, _, _ in states]]
         settings = self._settings
-        if settings.choice != CLIMB:
+        if not self._climbs:
             both = np.rint(own @ self._rows.T).astype(np.int64)
             firsts = self._counts[[number for number, _, _ in states]][:, None]
             scores: np.ndarray = proximity_of_counts(settings, both, firsts, self._counts[None, :])
@@ -219,7 +228,7 @@ class _Classes:
     ) -> list[tuple[int, tuple[int, ...], np.ndarray]]:
         """One more pick for each member of a state; the states that they are in then."""
         number, picked, members = state
-        climbs = self._settings.choice == CLIMB
+        climbs = self._climbs
         open_to = self._counts >= self._counts[number] if climbs else np.ones(len(gains), bool)
         if climbs:
             open_to &= gains > 0
@@ -252,7 +261,7 @@ class _Classes:
         self, group: int, number: int, members: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Per member the first of a class, on its way round, that it may choose; -1 if none."""
-        climbs = self._settings.choice == CLIMB
+        climbs = self._climbs
         pool = self._members[group]
         places = self._places[pool]
         own = self._places[members]

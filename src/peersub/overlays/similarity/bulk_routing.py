@@ -39,6 +39,8 @@ class SimilarityGraph:
     near_made: np.ndarray
     """Per member, how many near links it made itself."""
     random_made: np.ndarray
+    is_cold: bool
+    """Whether the sample is too small: everyone passes everything on."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -186,7 +188,7 @@ class _Spread:
         while len(events):
             hop += 1
             share = self._settings.random_forward
-            if hop == 1 and self._settings.origin_spreads:
+            if self._graph.is_cold or (hop == 1 and self._settings.origin_spreads):
                 share = 1.0
             arriving = self._passed_on(events, members, left, senders, share)
             events, members, left, senders = self._arrived(*arriving, hop)
@@ -212,7 +214,7 @@ class _Spread:
             drawn = self._draws[events[who[random]]] ^ graph.places[members[who[random]]]
             shares = (pair_hashes(drawn, graph.places[targets[random]]) >> _U64(11)) * 2.0**-53
             goes[random[shares >= share]] = False
-        if self._may_match is not None:
+        if self._may_match is not None and not graph.is_cold:
             goes &= (left[who] > 0) | self._may_match[events[who], targets]
         who, targets = who[goes], targets[goes].astype(np.int64)
         return events[who], targets, left[who], members[who]
@@ -230,7 +232,8 @@ class _Spread:
         if self._has_shared_nodes:
             events, members, left, senders = self._with_housemates(events, members, left, senders)
         matching = self._matches[events, members]
-        left = np.where(matching, left, left - 1).astype(np.int8)
+        goes_on = matching | self._graph.is_cold
+        left = np.where(goes_on, left, left - 1).astype(np.int8)
         new = self._hops[events, members] < 0
         self._hops[events[new], members[new]] = hop
         # A copy counts if it has more indulgence than all that came to the member before it.

@@ -70,11 +70,15 @@ def chosen(
     settings: SimilaritySettings,
     *,
     is_clique: bool | None = None,
+    is_cold: bool = False,
 ) -> list[Candidate]:
-    """The members that this one links itself with, best first; all if they are few."""
+    """The members that this one links itself with, best first; all if they are few.
+
+    Where the sample says nothing yet (`is_cold`), they are the nearest: mostly a draw.
+    """
     if len(others) <= settings.clique_up_to if is_clique is None else is_clique:
         return sorted(others)
-    if settings.choice == NEAREST:
+    if settings.choice == NEAREST or is_cold:
         return ranked(me, others, settings)[: settings.nearest]
     return _climb(me, others, settings)
 

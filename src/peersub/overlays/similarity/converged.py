@@ -38,7 +38,8 @@ def converge(
             member.candidate(other.profile) for other in members if other.me.node != member.me.node
         ]
         settings = member.settings
-        near = [one.peer for one in chosen(me, others, settings)]
+        is_cold = peers[0].is_cold
+        near = [one.peer for one in chosen(me, others, settings, is_cold=is_cold)]
         neighbourless = [one for one in addresses if one.node == member.me.node]
         drawn = []
         if len(near) < len(others):

@@ -35,7 +35,9 @@ NODES_MAX: Final = 64
 NAMED_NODES_MAX: Final = 8
 """Nodes that it names to others, and that it tells of its first member."""
 ASK_EVERY: Final = 6
-"""Ticks between questions to nodes that are known, one of them each time."""
+"""Ticks, on average, between questions to one of the nodes that are known,"""
+ASK_RARELY: Final = 24
+"""and when so many ticks have brought nothing new."""
 OFFER_EVERY: Final = 4
 """Ticks between offers of a sample that has not changed."""
 _KEPT_NODES: Final = 2
@@ -57,6 +59,7 @@ class Desk:
         self._newcomers: list[SimilarityMember] = []
         """Members that wait for an answer about others, to begin their search."""
         self._turn = 0
+        self._news_until = ASK_RARELY
         self._offered = b""
 
     # --- coming --------------------------------------------------------------------------------
@@ -177,6 +180,8 @@ class Desk:
             member.learn(profiles)
         for profile in profiles:
             if profile.peer.node != self._host.me.node:
+                if profile.peer not in self._contacts and len(self._contacts) < CONTACTS_MAX:
+                    self._news_until = self._turn + ASK_RARELY
                 self._contacts[profile.peer] = profile
                 self._remember_node(profile.peer.node)
         while len(self._contacts) > CONTACTS_MAX:
@@ -219,9 +224,10 @@ class Desk:
         nodes = self._join_nodes if not self.takes_part else tuple(self._nodes)
         if not nodes or self._asked:
             return
+        every = ASK_EVERY if self._turn < self._news_until else ASK_RARELY
         if not self.takes_part or is_alone:
             self._ask(nodes[self._turn % len(nodes)], now_ms)
-        elif self._turn % ASK_EVERY == 0:
+        elif self._drawn("pause") % every == 0:
             # Two groups of members that know nothing of each other meet over nodes.
             self._ask(nodes[self._drawn("ask") * len(nodes) >> 64], now_ms)
 

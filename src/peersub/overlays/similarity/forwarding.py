@@ -4,6 +4,9 @@ A member that gets a copy with indulgence γ passes it on if it matches, with γ
 γ - 1 (Algorithm 1 and §4.2 of the paper). It passes it on to all neighbours but the sender: always
 over links that somebody made for what the other wants, with probability ρ over random ones.
 
+While the sample is too small to choose neighbours by (`warm_up_events`), everyone passes everything
+on: the first events of a network reach all, and are the sample.
+
 The copy carries γ. Of two copies the one with more may come last: a member that has passed on a
 copy with less passes on the one with more as well. So which members an event reaches does not
 depend on which copy was faster.

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SimilarityMember"]
 
+STEADY_TICKS = 3
+"""Ticks without a change of near links after which they are relied on for the first time,"""
+WARM_TICKS_MAX = 15
+"""or so many, whatever changes."""
 CANDIDATE_TICKS = 120
 """Ticks after which a candidate that nobody names any more is forgotten."""
 CALM_TICKS = 8
@@ -58,12 +62,18 @@ class SimilarityMember:
         """All neighbours, and candidates."""
         self.is_clique = True
         """Whether it is linked with all that it knows."""
+        self.is_warm = not host.is_cold
+        """Whether its links were chosen by a sample that says something; else it passes all on."""
+        self._warm_ticks = 0
+        self._steady_ticks = 0
+        """Since the sample says something, and since a near link last changed."""
         self.settings = host.settings
         self.seed = host.seed
         self._host = host
         self._asked: dict[tuple[PeerId, bool], int] = {}
         """Links that were asked for, and until when an answer is waited for."""
         self._places: dict[PeerId, int] = {}
+        self._judged: dict[PeerId, tuple[Profile, bytes, Candidate]] = {}
         self._heard: dict[PeerId, int] = {}
         """The tick at which somebody last named a member that is known."""
         self._profile: Profile | None = None
@@ -97,6 +107,7 @@ class SimilarityMember:
             0 if before is None else before.version + 1,
             sample.digest,
             bits.to_bytes((len(sample) + 7) // 8, "little"),
+            sample.marks(bits),
             summary,
             settings.position_x_ms,
             settings.position_y_ms,
@@ -113,12 +124,19 @@ class SimilarityMember:
         return peer in self.near or self.choosers.get(peer, (False, False))[0]
 
     def candidate(self, profile: Profile) -> Candidate:
-        """Another member as this one judges it."""
-        read = self._host.sample.translated(int.from_bytes(profile.bits, "little"), profile.sample)
-        # Of a sample that is not known nothing can be read: until it tells anew it wants nothing.
-        bits = 0 if read is None else read[0]
+        """Another member as this one judges it; worked out once per profile and sample."""
+        judged = self._judged.get(profile.peer)
+        digest = self._host.sample.digest
+        if judged is not None and judged[0] is profile and judged[1] == digest:
+            return judged[2]
+        sample = self._host.sample
+        read = sample.translated(int.from_bytes(profile.bits, "little"), profile.sample)
+        bits = sample.marked(profile.marks) if read is None else read[0]
         connection = connection_factor(self.profile, profile)
-        return Candidate(profile.peer, self.place_of(profile.peer), bits, connection)
+        made = Candidate(profile.peer, self.place_of(profile.peer), bits, connection)
+        if profile.peer in self.known:
+            self._judged[profile.peer] = (profile, digest, made)
+        return made
 
     def place_of(self, peer: PeerId) -> int:
         """The draw by which members are told apart; worked out once."""
@@ -211,7 +229,7 @@ class SimilarityMember:
             if peer != profile.peer and peer in self.known
         ]
         settings = self.settings
-        best = chosen(asker, others, settings)
+        best = chosen(asker, others, settings, is_cold=self._host.is_cold)
         taken = {one.peer for one in best}
         best += [one for one in ranked(asker, others, settings) if one.peer not in taken]
         if len(others) > max(settings.clique_up_to, settings.answer_profiles):
@@ -245,7 +263,7 @@ class SimilarityMember:
             return
         me = self.candidate(self.profile)
         others = [self.candidate(self.known[peer]) for peer in spare]
-        best = chosen(me, others, settings)
+        best = chosen(me, others, settings, is_cold=self._host.is_cold)
         kept = {one.peer for one in (*best, *ranked(me, others, settings)[:room])}
         for peer in spare:
             if peer not in kept:
@@ -255,6 +273,7 @@ class SimilarityMember:
         self.known.pop(peer, None)
         self._places.pop(peer, None)
         self._heard.pop(peer, None)
+        self._judged.pop(peer, None)
 
     # --- the search ----------------------------------------------------------------------------
 
@@ -307,7 +326,9 @@ class SimilarityMember:
         self.is_clique = len(self.known) <= (bound if self.is_clique else bound // 2)
         others = [self.candidate(profile) for profile in self.known.values()]
         me = self.candidate(self.profile)
-        best = chosen(me, others, self.settings, is_clique=self.is_clique)
+        best = chosen(
+            me, others, self.settings, is_clique=self.is_clique, is_cold=self._host.is_cold
+        )
         return [one.peer for one in best]
 
     def choose(self, now_ms: int) -> None:
@@ -320,7 +341,7 @@ class SimilarityMember:
                 self._ask_for_link(peer, False, now_ms)
         if not any(not is_random for _, is_random in self._asked):
             for peer in [peer for peer in self.near if peer not in wanted]:
-                self._calm = 0
+                self._calm = self._steady_ticks = 0
                 del self.near[peer]
                 self._send(peer, say.LinkDropped(peer.slot, self.me.slot, False))
         self._draw_links(now_ms)
@@ -328,6 +349,7 @@ class SimilarityMember:
 
     def _ask_for_link(self, peer: PeerId, is_random: bool, now_ms: int) -> None:
         self._calm = 0
+        self._steady_ticks = self._steady_ticks if is_random else 0
         self._asked[peer, is_random] = now_ms + self.settings.answer_ms
         self._send(peer, say.LinkAsked(peer.slot, self.me.slot, is_random, self.profile))
 
@@ -424,6 +446,7 @@ class SimilarityMember:
         """Compare lists with a neighbour, and do without answers that did not come."""
         self._ticks += 1
         self._calm += 1
+        self._warm_up()
         before = self._profile
         if before is not None and self.profile is not before:
             self._calm = 0
@@ -437,6 +460,15 @@ class SimilarityMember:
             to = neighbours[turn * len(neighbours) >> 64]
             self._tell_list(to, is_answer=False)
         self.choose(now_ms)
+
+    def _warm_up(self) -> None:
+        """Rely on near links once they have been chosen by the sample, and stay as they are."""
+        if self.is_warm or self._host.is_cold:
+            return
+        self._warm_ticks += 1
+        self._steady_ticks += 1
+        if self._steady_ticks > STEADY_TICKS or self._warm_ticks > WARM_TICKS_MAX:
+            self.is_warm = True
 
     def _expire(self, now_ms: int) -> None:
         late = [peer for peer, until_ms in self._waiting.items() if until_ms <= now_ms]
@@ -519,6 +551,7 @@ class SimilarityMember:
                 links[profile.peer] = None
         self._has_searched = True
         self.is_clique = is_clique
+        self.is_warm = not self._host.is_cold
 
     def install_chooser(self, profile: Profile, is_random: bool) -> None:
         """Be chosen by this member: for a start that is set."""

@@ -39,6 +39,7 @@ class Profile(NamedTuple):
     version: int
     sample: bytes
     bits: bytes
+    marks: bytes = b""
     summary: bytes = b""
     x_ms: float = 0.0
     y_ms: float = 0.0

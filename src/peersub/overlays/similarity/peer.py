@@ -56,7 +56,7 @@ __all__ = ["SimilarityPeer"]
 
 _TICK = Timer("similarity/tick")
 _BEST_EFFORT_ONLY: Final = (
-    "similarity promises best effort only, and approximately: use chord for at-least-once"
+    "similarity promises best effort only: use chord for at-least-once; it may miss subscribers"
 )
 
 
@@ -81,6 +81,8 @@ class SimilarityPeer:
         self._names: dict[bytes, dict[str, None]] = {}
         """Per filter, the subscriptions that share its member."""
         self._now_ms = 0
+        self._published: list[Publication] = []
+        """Since the last tick, as many as a sample has; more would hardly get in."""
         self._is_ticking = False
         self._ticks = 0
 
@@ -161,6 +163,11 @@ class SimilarityPeer:
             "sample": {"digest": self.sample.digest.hex(), "events": len(self.sample)},
             "subscriptions": sorted(self.home.subscriptions),
         }
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether the sample is too small to choose by."""
+        return self.settings.is_cold(len(self.sample))
 
     # --- what members and the desk ask of their node -------------------------------------------
 
@@ -258,8 +265,9 @@ class SimilarityPeer:
 
     def _begin(self, publication: Publication, now_ms: int) -> None:
         self._routing.publish(publication, now_ms)
-        if self.settings.sampling.sample_learns:
-            self.sample.add(publication)
+        sampling = self.settings.sampling
+        if sampling.sample_learns and len(self._published) < sampling.sample_events:
+            self._published.append(publication)
 
     # --- links and time ------------------------------------------------------------------------
 
@@ -288,9 +296,15 @@ class SimilarityPeer:
     def _tick(self, now_ms: int) -> None:
         if self.is_leaving:
             return
+        self._learn()
         self.desk.tick(now_ms)
         for member in self.members():
             member.tick(now_ms)
+
+    def _learn(self) -> None:
+        """Put what was published into the sample: all at once, since members judge anew then."""
+        published, self._published = self._published, []
+        self.sample.merge(published)
 
     def _tick_later(self) -> None:
         if not self._is_ticking and not self.is_leaving and self.desk.is_awake:

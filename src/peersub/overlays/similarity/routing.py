@@ -46,13 +46,16 @@ class Routing:
             self._seek_elsewhere(Sought(0, 0, publication, 0, ()))
 
     def _begin(self, publication: Publication, hops: int, sender: PeerId | None) -> bool:
-        """Let all members that match pass it on as its origins; whether there is one."""
+        """Let all members that match pass it on as its origins; whether one has somebody to.
+
+        A member that has just come may have no neighbour yet.
+        """
         matching = [m for m in self._host.members() if publication.matches(m.wanted)]
         for member in matching:
             if self._is_more(member, publication.id, self._settings.indulgence):
                 left = self._settings.indulgence
                 self._pass_on(member, publication, hops, left, sender, is_origin=True)
-        return bool(matching)
+        return any(member.neighbours() for member in matching)
 
     def stand_in(self, message: Routed | Sought, now_ms: int) -> None:
         """Take what comes for a member that has just gone, before its neighbours know."""
@@ -81,9 +84,9 @@ class Routing:
         if any(publication.matches(one.wanted) for one in self._host.members()):
             if self._host.home.see(publication.id, now_ms):
                 self._host.home.hand_over(publication, message.hops)
-            self._begin(publication, message.hops, None)
-        else:
-            self.seek(member, message)
+            if self._begin(publication, message.hops, None):
+                return
+        self.seek(member, message)
 
     def seek(self, member: SimilarityMember, message: Sought) -> None:
         """Pass it on to the most general neighbour that it has not met, or to all in the end."""
@@ -120,7 +123,11 @@ class Routing:
         self._host.send(to, sought)
 
     def _most_general(self, members: list[SimilarityMember]) -> SimilarityMember | None:
-        return max(members, key=lambda m: m.candidate(m.profile).rank, default=None)
+        return max(
+            members,
+            key=lambda m: (bool(m.neighbours()), m.candidate(m.profile).rank),
+            default=None,
+        )
 
     # --- passing on ----------------------------------------------------------------------------
 
@@ -141,7 +148,8 @@ class Routing:
 
     def _receive(self, member: SimilarityMember, sender: PeerId, message: Routed) -> None:
         publication = message.publication
-        left = left_of(message.indulgence, publication.matches(member.wanted))
+        matches = publication.matches(member.wanted)
+        left = left_of(message.indulgence, matches or not member.is_warm)
         if not self._is_more(member, publication.id, left):
             self._host.drop("seen before", sender, publication.id)
         elif left > STOPPED:
@@ -169,13 +177,16 @@ class Routing:
         is_origin: bool = False,
     ) -> None:
         settings = self._settings
-        share = 1.0 if is_origin and settings.origin_spreads else settings.random_forward
+        is_cold = not member.is_warm
+        spreads = is_cold or (is_origin and settings.origin_spreads)
+        share = 1.0 if spreads else settings.random_forward
         drawn = event_draw(self._host.seed, publication.id)
         event_bits = self._event_bits(publication)
         for peer in member.neighbours():
             if peer == sender:
                 continue
-            if left == 0 and not self._may_match(member.known.get(peer), event_bits):
+            may_go_on = left > 0 or is_cold
+            if not may_go_on and not self._may_match(member.known.get(peer), event_bits):
                 continue
             if not member.is_near(peer) and share < 1:
                 went = forward_share(drawn, member.place, member.place_of(peer))

@@ -58,6 +58,9 @@ class SimilaritySettings:
     """ρ: how likely an event is passed on over a random link."""
     origin_spreads: bool = True
     """Whether a publication is passed on over all random links where it begins."""
+    warm_up_events: int = 32
+    """While the sample has fewer events there is nothing to choose by: members choose by nearness
+    and pass everything on. 0 never does."""
     clique_up_to: int = 32
     """A member that knows no more others than this is linked with all of them. Networks up to
     this size miss nothing, however little the sample says."""
@@ -98,7 +101,14 @@ class SimilaritySettings:
             raise ValueError(f"choice is one of {', '.join(CHOICES)}, not {self.choice}")
         if self.proximity not in PROXIMITIES:
             raise ValueError(f"proximity is one of {', '.join(PROXIMITIES)}, not {self.proximity}")
-        for name in ("smoothing", "indulgence", "clique_up_to", "summary_bytes", "random"):
+        for name in (
+            "smoothing",
+            "indulgence",
+            "clique_up_to",
+            "summary_bytes",
+            "random",
+            "warm_up_events",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
         if not 0 <= self.random_forward <= 1:
@@ -114,6 +124,10 @@ class SimilaritySettings:
         if self.bandwidth_mbit <= 0:
             raise ValueError(f"bandwidth_mbit is above 0, not {self.bandwidth_mbit}")
 
+    def is_cold(self, events: int) -> bool:
+        """Whether a sample of so many events is too small to choose by."""
+        return events < min(self.warm_up_events, self.sampling.sample_events)
+
 
 _POSITIVE: Final = (
     *("nearest", "cover", "wanted_weight", "seek_steps", "beam", "search_steps_max"),
@@ -128,5 +142,6 @@ PAPER: Final = SimilaritySettings(
     random_forward=1.0,
     origin_spreads=False,
     clique_up_to=0,
+    warm_up_events=0,
 )
 """The paper's setting (§5): n = 5, r = 1, ρ = 1; its other one has ρ = 0.5."""
