@@ -17,6 +17,8 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
+from peersub.overlays.semantic import messages as semantic
+from peersub.overlays.semantic import sample_messages as semantic_sample
 from peersub.overlays.tree import messages as tree
 from peersub.wire import client_messages as client
 
@@ -157,6 +159,13 @@ MESSAGES: dict[str, Any] = {
     "answered": client.Answered(7, "the authority of this network has not signed that"),
     "status-wanted": client.StatusWanted(1),
     "status-given": client.StatusGiven(1, b'{"node": 1}', False),
+    "sample-offered": semantic_sample.SampleOffered(bytes(range(16))),
+    "sample-keys": semantic_sample.SampleKeys((bytes(range(16)), b"\xff" * 16)),
+    "sample-events": semantic_sample.SampleEvents((TRADE, STORY)),
+    "link-unneeded-by-members": semantic.LinkUnneeded(),
+    "link-free": semantic.LinkFree(),
+    "link-needed-by-members": semantic.LinkNeeded(),
+    "member-gone": semantic.MemberGone(3, 7),
 }
 
 RECORDS: dict[str, Any] = {
