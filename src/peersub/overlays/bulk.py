@@ -11,6 +11,9 @@ whose interest opens an edge. There are three kinds:
   lets more pass, and where rows say whom they reach.
 * None, where edges are always open.
 
+Where a node hosts a member per filter (`semantic`), events go from member to member. Such a plan
+has no edges between nodes; `MemberTree` and `MemberGraph` say who is linked with whom.
+
 Laws of an overlay's `bulk` module (`BulkOverlay`): `plan` is a function of its arguments, and the
 receipts of `route` are those of the simulator on the same network, started converged, without
 faults and with one latency for all links: the same receivers, first senders, hops and messages.
@@ -34,6 +37,9 @@ from peersub.overlays.settings import SettingsError
 __all__ = [
     "BulkOverlay",
     "Edges",
+    "MemberGraph",
+    "MemberTree",
+    "Members",
     "NodeRuns",
     "Plan",
     "Receipts",
@@ -103,7 +109,47 @@ class RowSources:
     nearest: np.ndarray
 
 
-Sources: TypeAlias = NodeRuns | RowSources | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Who takes part where a node hosts a member per filter, in the order of (node, slot)."""
+
+    nodes: np.ndarray
+    """Per member its node."""
+    slots: np.ndarray
+    """Per member its slot there."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTree:
+    """A containment tree: classes of members, each below another or at the top level."""
+
+    members: Members
+    classes: np.ndarray
+    """Per member its class."""
+    parents: np.ndarray
+    """Per class its parent; -1 at the top level."""
+    ranks: np.ndarray
+    """Per class the place of its first member's filter in the order of digests."""
+    equal_degree: int
+    top_degree: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberGraph:
+    """A similarity graph: the links of member m are those from `starts[m]` to `starts[m + 1]`."""
+
+    members: Members
+    starts: np.ndarray
+    targets: np.ndarray
+    """Per link who is at its other end, in the order of members; each link is there twice."""
+    is_near: np.ndarray
+    """Per link whether one of its ends made it for what the other wants; else it is random."""
+
+
+Sources: TypeAlias = NodeRuns | RowSources | MemberTree | MemberGraph | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,36 @@ receives follows from what its members do: the first copy that came over a link,
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from peersub.filters.filter import Filter
+from peersub.overlays.bulk import (
+    MemberGraph,
+    Members,
+    MemberTree,
+    Plan,
+    Receipts,
+    Sets,
+    Subscriptions,
+)
+from peersub.overlays.bulk_building import edges_of
 from peersub.overlays.semantic.metrics import DocumentOutcome
 
-__all__ = ["Passages", "grouped", "node_receipts", "outcome_of", "spread_out"]
+__all__ = [
+    "MemberRouter",
+    "Passages",
+    "grouped",
+    "hosted",
+    "member_plan",
+    "node_receipts",
+    "outcome_of",
+    "routed",
+    "spread_out",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +54,79 @@ class Passages:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @classmethod
+    def none(cls) -> Passages:
+        """Nobody received it."""
+        nothing = np.empty(0, np.int32)
+        return cls(nothing, nothing, nothing, nothing)
+
+
+class MemberRouter(Protocol):
+    """The class `Router` of a semantic overlay's `bulk` module: a plan, prepared for events."""
+
+    members: Members
+    nodes: int
+
+    def passages(self, event_id: str, publisher: int, matching: np.ndarray) -> Passages:
+        """How an event that a node publishes comes to members, given the members that match it."""
+        ...
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+def hosted(
+    nodes: Sequence[str], subscriptions: Subscriptions, first_slot: int
+) -> tuple[Members, list[Filter]]:
+    """The members that subscriptions make, in the order of (node, slot), and their filters."""
+    homes: list[int] = []
+    slots: list[int] = []
+    filters: list[Filter] = []
+    for node in sorted(range(len(nodes)), key=nodes.__getitem__):
+        own = {wanted.digest: wanted for wanted in subscriptions.get(nodes[node], {}).values()}
+        homes += [node] * len(own)
+        slots += range(first_slot, first_slot + len(own))
+        filters += own.values()
+    members = Members(nodes=np.array(homes, np.int32), slots=np.array(slots, np.int32))
+    return members, filters
+
+
+def member_plan(overlay: str, nodes: Sequence[str], sources: MemberTree | MemberGraph) -> Plan:
+    """A plan whose nodes host members; it has no edges between nodes."""
+    return Plan(
+        overlay=overlay,
+        names=tuple(nodes),
+        keys=None,
+        edges=edges_of(np.zeros(len(nodes) + 1, np.int64), []),
+        sources=sources,
+    )
+
+
+def routed(
+    router: MemberRouter, event_ids: Sequence[str], publishers: np.ndarray, matching: Sets
+) -> Iterator[Receipts]:
+    """What nodes receive of events, one after the other, given the members that match each."""
+    homes = router.members.nodes
+    for number, (event_id, publisher) in enumerate(
+        zip(event_ids, publishers.tolist(), strict=True)
+    ):
+        wanted = matching.part(number, number + 1).numbers
+        passages = router.passages(event_id, publisher, wanted)
+        nodes, senders, hops, messages = node_receipts(passages, homes, publisher, router.nodes)
+        is_wanted = np.zeros(router.nodes, np.bool_)
+        is_wanted[homes[wanted]] = True
+        yield Receipts(
+            events=np.full(len(nodes), number, np.int64),
+            nodes=nodes.astype(np.int32),
+            senders=senders,
+            hops=hops,
+            messages=messages,
+            wanted=is_wanted[nodes],
+        )
+
+
+# --- groups --------------------------------------------------------------------------------------
 
 
 def grouped(keys: np.ndarray, values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,6 +153,9 @@ def spread_out(
     place = np.repeat(np.arange(len(keys)), counts)
     within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
     return place, values[starts[keys][place] + within]
+
+
+# --- what nodes and members got ------------------------------------------------------------------
 
 
 def node_receipts(

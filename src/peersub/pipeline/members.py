@@ -1,0 +1,168 @@
+"""Overlays whose nodes host a member per distinct filter: members, their plans, their routes.
+
+Members are numbered in the order of the names of their nodes, so that a plan's numbers are those
+that the simulator's `converged` goes by. A subscription belongs to the member of its filter on its
+node. A plan is made by one worker (`kernels.member_plans`) from what `organise` found; events are
+routed by all of them (`kernels.member_routing`), each event by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sql
+
+from peersub.overlays.containment.bulk import FIRST_SLOT, tree_plan
+from peersub.overlays.core.identity import NUMBERED_NODE_PREFIX
+from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree, read_columns
+from peersub.pipeline.kernels.member_routing import route_members
+from peersub.pipeline.kernels.plan_files import write_plan
+from peersub.pipeline.plans import PlanSettings
+from peersub.pipeline.schemas import OUTCOMES, PLANNED, RECEIPTS, ROUTED
+
+__all__ = [
+    "deliveries_of_members",
+    "members_of",
+    "membership_of",
+    "outcomes_of",
+    "planned_containment",
+    "receipts_of",
+    "routed_among_members",
+    "summary_of",
+]
+
+
+def members_of(subscriptions: DataFrame, nodes: int) -> DataFrame:
+    """`MEMBERS` from `SUBSCRIPTIONS`, dealt to so many nodes."""
+    homes = subscriptions.select("number", "digest", _node(nodes).alias("node"))
+    members = homes.groupBy("node", "digest").agg(sql.min("number").alias("first"))
+    on_node: Any = Window.partitionBy("node").orderBy("first")
+    placed = members.withColumn("place", sql.row_number().over(on_node) - 1)
+    # One row per node: only these are put in one order.
+    counts = members.groupBy("node").agg(sql.count("*").alias("members"))
+    name = sql.concat(sql.lit(NUMBERED_NODE_PREFIX), sql.col("node").cast("string"))
+    before = sql.sum("members").over(Window.orderBy(name)) - sql.col("members")
+    starts = counts.select("node", before.alias("start"))
+    return placed.join(sql.broadcast(starts), "node").select(
+        (sql.col("start") + sql.col("place")).cast("int").alias("member"),
+        "node",
+        sql.col("place").cast("int").alias("place"),
+        "digest",
+    )
+
+
+def membership_of(subscriptions: DataFrame, members: DataFrame, nodes: int) -> DataFrame:
+    """`MEMBERSHIP` from `SUBSCRIPTIONS` and the `MEMBERS` that were made of them."""
+    homes = subscriptions.select("subscription_id", "digest", _node(nodes).alias("node"))
+    return homes.join(members, ["node", "digest"]).select("subscription_id", "member")
+
+
+def _node(nodes: int) -> Any:
+    return (sql.col("number") % nodes).cast("int")
+
+
+def planned_containment(
+    spark: Any, settings: PlanSettings, datasets: dict[str, str], folder: str, *, is_complete: bool
+) -> DataFrame:
+    """A row of `PLANNED`; when it is asked for, one worker makes the tree and writes the folder.
+
+    Args:
+        spark: the session.
+        settings: of the plan.
+        datasets: where `members`, `classes` and `coverings` lie.
+        folder: where the plan goes.
+        is_complete: whether the coverings list all containers of each class.
+    """
+    own = settings.overlay_settings
+    tree = TreeSettings(
+        by_selectivity=own.rule == "selectivity",
+        is_complete=is_complete,
+        equal_degree=own.equal_degree,
+        top_degree=own.top_degree,
+        first_slot=FIRST_SLOT,
+    )
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            found = planned_tree(
+                read_columns(datasets["members"], "member", "node", "place", "digest"),
+                read_columns(datasets["classes"], "digest", "sampled"),
+                read_columns(datasets["coverings"], "digest", "coverer"),
+                tree,
+            )
+            yield write_plan(tree_plan(settings.names, found), folder)
+
+    return spark.range(1).repartition(1).mapInArrow(make, PLANNED.spark)
+
+
+# --- routes --------------------------------------------------------------------------------------
+
+
+def routed_among_members(
+    events: DataFrame, deliveries: DataFrame, membership: DataFrame, seed: int, folder: str
+) -> DataFrame:
+    """`ROUTED`: the way of each event over the plan in the folder.
+
+    The publisher of an event is drawn by the seed and the event's identifier.
+    """
+
+    def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return route_members(batches, folder, seed)
+
+    matching = deliveries.join(membership, "subscription_id").groupBy("event_id")
+    found = matching.agg(sql.sort_array(sql.collect_set("member")).alias("matching"))
+    every = events.select(sql.explode("names").alias("event_id"))
+    return every.join(found, "event_id", "left").mapInArrow(route, ROUTED.spark)
+
+
+def receipts_of(routed: DataFrame) -> DataFrame:
+    """`RECEIPTS`: what nodes received."""
+    columns = ("nodes", "senders", "node_hops", "node_messages", "wanted")
+    rows = routed.select("event_id", sql.explode(sql.arrays_zip(*columns)).alias("row"))
+    named = zip(RECEIPTS.arrow.names[1:], columns, strict=True)
+    return rows.select("event_id", *(sql.col(f"row.{old}").alias(new) for new, old in named))
+
+
+def outcomes_of(routed: DataFrame) -> DataFrame:
+    """`OUTCOMES`: what became of each event."""
+    return routed.select(*OUTCOMES.arrow.names)
+
+
+def deliveries_of_members(
+    routed: DataFrame, membership: DataFrame, placement: DataFrame
+) -> DataFrame:
+    """`OVERLAY_DELIVERIES`: what members that were reached hand to their subscriptions."""
+    reached = routed.select(
+        "event_id", sql.explode(sql.arrays_zip("reached", "reached_hops")).alias("row")
+    ).select("event_id", sql.col("row.reached").alias("member"), sql.col("row.reached_hops"))
+    homes = membership.join(placement, "subscription_id")
+    return reached.join(homes, "member").select(
+        "event_id",
+        "subscription_id",
+        sql.concat(sql.lit(NUMBERED_NODE_PREFIX), sql.col("node").cast("string")).alias("node"),
+        sql.col("reached_hops").alias("hops"),
+    )
+
+
+def summary_of(outcomes: DataFrame) -> dict[str, Any]:
+    """Averages over events; ratios that are not defined for an event are left out."""
+    row = outcomes.agg(
+        sql.max("members").alias("members"),
+        sql.sum("receivers").alias("receivers"),
+        sql.sum("matching_receivers").alias("deliveries"),
+        sql.sum("messages").alias("messages"),
+        sql.avg("false_positive_ratio").alias("false_positive_ratio"),
+        sql.avg("false_negative_ratio").alias("false_negative_ratio"),
+        sql.avg("precision").alias("precision"),
+        (sql.sum("messages") / sql.sum("matching_receivers")).alias("messages_per_delivery"),
+        (sql.sum("hops") / sql.sum("matching_receivers")).alias("hops"),
+        sql.max("hops_max").alias("hops_max"),
+    ).first()
+    found = {} if row is None else row.asDict()
+    return {
+        name: round(value, 6) if isinstance(value, float) else value or 0
+        for name, value in found.items()
+    }
