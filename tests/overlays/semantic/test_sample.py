@@ -13,13 +13,13 @@ from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.semantic import sample as module
-from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys
 from peersub.overlays.semantic.sample import (
     SampleSettings,
     SharedSample,
     event_key,
     event_weight,
 )
+from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys
 from peersub.wire import FrameDecoder, encode
 
 FILTERS = [Filter(f"price > {bound}") for bound in (0, 3, 7, 50)]

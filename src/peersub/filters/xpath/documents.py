@@ -36,7 +36,8 @@ _DECLARED_ENCODING = re.compile(
     rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']"""
 )
 _ENCODINGS = re.compile(r"utf-?8|(us-)?ascii|iso-8859-[0-9]{1,2}|windows-125[0-9]|utf-?16")
-_NO_ATTRIBUTES: dict[str, str] = {}
+NO_ATTRIBUTES: dict[str, str] = {}
+"""What elements without attributes share; nothing is ever put in."""
 
 
 class DocumentError(ValueError):
@@ -44,7 +45,7 @@ class DocumentError(ValueError):
 
 
 class Document:
-    """An XML document as matching needs it. Made by `parse_document`.
+    """An XML document as matching needs it: made by `parse_document`, or element by element.
 
     Attributes:
         labels: the local name of each element.
@@ -110,37 +111,50 @@ class Document:
             return None
         return "".join(self._pieces[start:end])
 
-    def _add(self, element: Any, parent: int, depth: int) -> None:
-        """Append an element and what is below it."""
-        if depth > DOCUMENT_DEPTH_MAX:
-            raise _too_deep()
+    def open_element(self, label: str, parent: int, attributes: dict[str, str]) -> int:
+        """Append an element; what is appended before it is closed lies below it."""
         place = len(self.labels)
-        tag = element.tag
-        self.labels.append(tag[tag.index("}") + 1 :] if tag[0] == "{" else tag)
+        self.labels.append(label)
         self.parents.append(parent)
         self.ends.append(0)
+        self.attributes.append(attributes)
+        self._text_starts.append(len(self._pieces))
+        self._text_ends.append(0)
+        return place
+
+    def add_text(self, place: int, text: str) -> None:
+        """Append a text node to an element that is open."""
+        self._pieces.append(text)
+        self._text_owners.append(place)
+
+    def close_element(self, place: int) -> None:
+        """Nothing more lies below the element."""
+        self.ends[place] = len(self.labels)
+        self._text_ends[place] = len(self._pieces)
+
+    def _add(self, element: Any, parent: int, depth: int) -> None:
+        """Append an element of lxml and what is below it."""
+        if depth > DOCUMENT_DEPTH_MAX:
+            raise _too_deep()
+        tag = element.tag
         attributes = element.attrib
-        self.attributes.append(
+        place = self.open_element(
+            tag[tag.index("}") + 1 :] if tag[0] == "{" else tag,
+            parent,
             {name: value for name, value in attributes.items() if name[0] != "{"}
             if attributes
-            else _NO_ATTRIBUTES
+            else NO_ATTRIBUTES,
         )
-        pieces, owners = self._pieces, self._text_owners
-        self._text_starts.append(len(pieces))
-        self._text_ends.append(0)
         text = element.text
         if text:
-            pieces.append(text)
-            owners.append(place)
+            self.add_text(place, text)
         for child in element:
             if isinstance(child.tag, str):  # neither comment nor processing instruction
                 self._add(child, place, depth + 1)
             text = child.tail
             if text:
-                pieces.append(text)
-                owners.append(place)
-        self.ends[place] = len(self.labels)
-        self._text_ends[place] = len(pieces)
+                self.add_text(place, text)
+        self.close_element(place)
 
 
 def _too_deep() -> DocumentError:
