@@ -147,6 +147,10 @@ class MemberGraph:
     """Per link who is at its other end, in the order of members; each link is there twice."""
     is_near: np.ndarray
     """Per link whether one of its ends made it for what the other wants; else it is random."""
+    places: np.ndarray
+    """uint64 per member: the draw by which members are told apart."""
+    counts: np.ndarray
+    """Per member how many events of the sample it matches."""
 
 
 Sources: TypeAlias = NodeRuns | RowSources | MemberTree | MemberGraph | None

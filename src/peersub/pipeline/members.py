@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
-from peersub.overlays.containment.bulk import FIRST_SLOT, tree_plan
+from peersub.overlays.containment.planning import FIRST_SLOT, tree_plan
 from peersub.overlays.core.identity import NUMBERED_NODE_PREFIX
 from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree, read_columns
 from peersub.pipeline.kernels.member_routing import route_members
@@ -102,15 +102,20 @@ def planned_containment(
 
 
 def routed_among_members(
-    events: DataFrame, deliveries: DataFrame, membership: DataFrame, seed: int, folder: str
+    events: DataFrame,
+    deliveries: DataFrame,
+    membership: DataFrame,
+    settings: PlanSettings,
+    folder: str,
 ) -> DataFrame:
     """`ROUTED`: the way of each event over the plan in the folder.
 
-    The publisher of an event is drawn by the seed and the event's identifier.
+    The publisher of an event is drawn by the seed of the settings and the event's identifier.
     """
+    seed, own = settings.seed, settings.overlay_settings
 
     def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return route_members(batches, folder, seed)
+        return route_members(batches, folder, seed, own)
 
     matching = deliveries.join(membership, "subscription_id").groupBy("event_id")
     found = matching.agg(sql.sort_array(sql.collect_set("member")).alias("matching"))

@@ -325,8 +325,12 @@ PLAN_ROWS: Final = _dataset("rows", row=pa.int32(), edge=pa.int32(), nearest=pa.
 PLAN_MEMBERS: Final = _dataset(
     "members",
     **{"member": pa.int32(), "node": pa.int32(), "slot": pa.int32(), "class": pa.int32()},
+    place=pa.uint64(),
+    sampled=pa.int32(),
 )
-"""The members of a plan whose nodes host members; `class` is null in overlays without classes."""
+"""The members of a plan whose nodes host members. In a containment tree each has a `class`; in a
+similarity graph a `place`, the draw that decides between equals, and what it matches of the sample;
+else these are null."""
 
 PLAN_CLASSES: Final = _dataset(
     "classes", **{"class": pa.int32(), "parent": pa.int32(), "rank": pa.int64()}
@@ -334,9 +338,7 @@ PLAN_CLASSES: Final = _dataset(
 """The classes of a containment tree; `parent` is -1 at the top level, `rank` the place of the
 class's first filter in the order of digests."""
 
-PLAN_LINKS: Final = _dataset(
-    "links", origin=pa.int32(), target=pa.int32(), near=pa.bool_()
-)
+PLAN_LINKS: Final = _dataset("links", origin=pa.int32(), target=pa.int32(), near=pa.bool_())
 """The links between members of a similarity graph, each from both ends; random if not `near`."""
 
 PLANNED: Final = _dataset(

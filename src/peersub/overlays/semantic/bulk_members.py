@@ -6,34 +6,25 @@ receives follows from what its members do: the first copy that came over a link,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from peersub.filters.filter import Filter
-from peersub.overlays.bulk import (
-    MemberGraph,
-    Members,
-    MemberTree,
-    Plan,
-    Receipts,
-    Sets,
-    Subscriptions,
-)
+from peersub.overlays.bulk import MemberGraph, Members, MemberTree, Plan
 from peersub.overlays.bulk_building import edges_of
+from peersub.overlays.registry import overlay_kind
 from peersub.overlays.semantic.metrics import DocumentOutcome
 
 __all__ = [
     "MemberRouter",
     "Passages",
     "grouped",
-    "hosted",
+    "member_overlay",
     "member_plan",
     "node_receipts",
     "outcome_of",
-    "routed",
     "spread_out",
 ]
 
@@ -50,7 +41,7 @@ class Passages:
     messages: np.ndarray
     """Copies that came over links between nodes."""
     copies: np.ndarray | None = None
-    """All copies that came from other members, where some members get several."""
+    """All copies that came, where a member may get none or several."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -63,7 +54,7 @@ class Passages:
 
 
 class MemberRouter(Protocol):
-    """The class `Router` of a semantic overlay's `bulk` module: a plan, prepared for events."""
+    """A plan, prepared for events: what `router` of a semantic overlay's `bulk` module makes."""
 
     members: Members
     nodes: int
@@ -74,22 +65,6 @@ class MemberRouter(Protocol):
 
 
 # --- plans ---------------------------------------------------------------------------------------
-
-
-def hosted(
-    nodes: Sequence[str], subscriptions: Subscriptions, first_slot: int
-) -> tuple[Members, list[Filter]]:
-    """The members that subscriptions make, in the order of (node, slot), and their filters."""
-    homes: list[int] = []
-    slots: list[int] = []
-    filters: list[Filter] = []
-    for node in sorted(range(len(nodes)), key=nodes.__getitem__):
-        own = {wanted.digest: wanted for wanted in subscriptions.get(nodes[node], {}).values()}
-        homes += [node] * len(own)
-        slots += range(first_slot, first_slot + len(own))
-        filters += own.values()
-    members = Members(nodes=np.array(homes, np.int32), slots=np.array(slots, np.int32))
-    return members, filters
 
 
 def member_plan(overlay: str, nodes: Sequence[str], sources: MemberTree | MemberGraph) -> Plan:
@@ -103,27 +78,12 @@ def member_plan(overlay: str, nodes: Sequence[str], sources: MemberTree | Member
     )
 
 
-def routed(
-    router: MemberRouter, event_ids: Sequence[str], publishers: np.ndarray, matching: Sets
-) -> Iterator[Receipts]:
-    """What nodes receive of events, one after the other, given the members that match each."""
-    homes = router.members.nodes
-    for number, (event_id, publisher) in enumerate(
-        zip(event_ids, publishers.tolist(), strict=True)
-    ):
-        wanted = matching.part(number, number + 1).numbers
-        passages = router.passages(event_id, publisher, wanted)
-        nodes, senders, hops, messages = node_receipts(passages, homes, publisher, router.nodes)
-        is_wanted = np.zeros(router.nodes, np.bool_)
-        is_wanted[homes[wanted]] = True
-        yield Receipts(
-            events=np.full(len(nodes), number, np.int64),
-            nodes=nodes.astype(np.int32),
-            senders=senders,
-            hops=hops,
-            messages=messages,
-            wanted=is_wanted[nodes],
-        )
+def member_overlay(name: str) -> Any | None:
+    """The module `planning` of an overlay whose nodes host members; None for other overlays.
+
+    It has `check(settings)`, `router(plan, seed, settings)` and `FIRST_SLOT`.
+    """
+    return overlay_kind(name).part("planning")
 
 
 # --- groups --------------------------------------------------------------------------------------
@@ -193,14 +153,14 @@ def outcome_of(passages: Passages, matching: np.ndarray, count: int) -> Document
     is_matching[matching] = True
     has_matched = is_matching[passages.members]
     hops = passages.hops[has_matched]
-    copies = 0 if passages.copies is None else int(passages.copies.sum())
+    copies = np.empty(0) if passages.copies is None else passages.copies
     return DocumentOutcome(
         members=count,
         matching=int(is_matching.sum()),
         receivers=len(passages),
         matching_receivers=len(hops),
         messages=int(passages.messages.sum()),
-        duplicates=max(0, copies - int((passages.senders >= 0).sum())),
+        duplicates=int(np.maximum(copies - 1, 0).sum()),
         hops=int(hops.sum()),
         hops_max=int(hops.max(initial=0)),
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from peersub.overlays.bulk import publishers_of
-from peersub.overlays.semantic.bulk_members import MemberRouter, node_receipts, outcome_of
+from peersub.overlays.semantic.bulk_members import (
+    MemberRouter,
+    member_overlay,
+    node_receipts,
+    outcome_of,
+)
 from peersub.pipeline.kernels.plan_files import open_plan
 from peersub.pipeline.schemas import ROUTED
 
@@ -17,23 +23,22 @@ __all__ = ["route_members"]
 
 
 def route_members(
-    batches: Iterable[pa.RecordBatch], folder: str, seed: int
+    batches: Iterable[pa.RecordBatch], folder: str, seed: int, settings: Any
 ) -> Iterator[pa.RecordBatch]:
     """From events with the members that match them (`event_id`, `matching`) to `ROUTED`.
 
     Memory does not depend on the number of events: each is handed on before the next one is routed.
     """
-    opened = open_plan(folder)
-    router = opened.router
-    assert router is not None, "the plan has members"
+    plan = open_plan(folder).plan
+    overlay = member_overlay(plan.overlay)
+    assert overlay is not None
+    router: MemberRouter = overlay.router(plan, seed, settings)
     for batch in batches:
         names = batch["event_id"].to_pylist()
-        publishers = publishers_of(names, seed, len(opened.plan.names))
+        publishers = publishers_of(names, seed, len(plan.names))
         for number, (name, publisher) in enumerate(zip(names, publishers.tolist(), strict=True)):
             found = batch["matching"][number]
-            matching = (
-                found.values.to_numpy() if found.is_valid else np.empty(0, np.int32)
-            )
+            matching = found.values.to_numpy() if found.is_valid else np.empty(0, np.int32)
             yield _routed(router, name, publisher, matching)
 
 

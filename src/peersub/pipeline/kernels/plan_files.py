@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import mkdtemp
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,7 @@ from peersub.overlays.bulk import (
     Plan,
     RowSources,
     Sources,
-    bulk_overlay,
 )
-from peersub.overlays.semantic.bulk_members import MemberRouter
 from peersub.pipeline.schemas import (
     PLAN_CLASSES,
     PLAN_EDGES,
@@ -148,6 +146,8 @@ def _write_members(folder: str, sources: MemberTree | MemberGraph, overlay: str)
         "node": members.nodes,
         "slot": members.slots,
         "class": sources.classes if is_tree else pa.nulls(len(members), pa.int32()),
+        "place": pa.nulls(len(members), pa.uint64()) if is_tree else sources.places,
+        "sampled": pa.nulls(len(members), pa.int32()) if is_tree else sources.counts,
     }
     _write(folder, PLAN_MEMBERS, columns, overlay)
     if is_tree:
@@ -255,6 +255,8 @@ def _read_members(folder: str) -> MemberTree | MemberGraph | None:
         starts=np.searchsorted(origins, np.arange(len(members) + 1)).astype(np.int64),
         targets=_numbers(links["target"]),
         is_near=_numbers(links["near"]),
+        places=_numbers(table["place"]),
+        counts=_numbers(table["sampled"]),
     )
 
 
@@ -270,13 +272,10 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """A plan in a worker; where its sources are rows, with what finds them for events; where nodes
-    host members, with what leads events from member to member.
-    """
+    """A plan in a worker; where its sources are rows, with what finds them for events."""
 
     plan: Plan
     matcher: Matcher | None
-    router: MemberRouter | None = None
 
 
 _open: OrderedDict[tuple[str, int], OpenPlan] = OrderedDict()
@@ -296,7 +295,7 @@ def open_plan(folder: str) -> OpenPlan:
     found = _open.get(key)
     if found is None:
         plan = read_plan(folder)
-        found = _open[key] = OpenPlan(plan, _matcher(plan.sources), _router(plan))
+        found = _open[key] = OpenPlan(plan, _matcher(plan.sources))
         while len(_open) > PLANS_OPEN_MAX:
             _open.popitem(last=False)
     _open.move_to_end(key)
@@ -310,11 +309,3 @@ def _matcher(sources: Sources) -> Matcher | None:
     for row, data in enumerate(sources.filters):
         matcher.add(str(row), Filter.from_bytes(data))
     return matcher
-
-
-def _router(plan: Plan) -> MemberRouter | None:
-    if not isinstance(plan.sources, MemberTree | MemberGraph):
-        return None
-    module: Any = bulk_overlay(plan.overlay)
-    router: MemberRouter = module.Router(plan)
-    return router
