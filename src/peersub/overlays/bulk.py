@@ -2,17 +2,19 @@
 
 A plan is the network that `converged` sets peer by peer: the same graph, keys and edges, without
 the peers. Nodes are numbered in the order of their names. Beside the edges a plan has *sources*:
-whose interest opens an edge. There are three kinds:
+whose interest opens an edge. There are four kinds:
 
 * `NodeRuns`, where an edge wants what the nodes behind it want, no more and no less. That is so
   under every strategy whose tables are exact: simple, identity, covering and perfect merging. The
   nodes behind an edge stand next to each other on a circle, so they are a start and a length.
 * `RowSources`, where an edge wants what the rows of its table want: under imperfect merging, which
   lets more pass, and where rows say whom they reach.
+* `MemberSources`, where nodes host members, one for each filter: edges lead between members then,
+  and what a member wants itself opens those that leave it.
 * None, where edges are always open.
 
-Where a node hosts a member per filter (`semantic`), events go from member to member. Such a plan
-has no edges between nodes; `MemberTree` and `MemberGraph` say who is linked with whom.
+Where nodes host very many members a plan says in `MemberTree` or `MemberGraph` who is linked with
+whom, and has no other edges (`semantic.bulk_members`).
 
 Laws of an overlay's `bulk` module (`BulkOverlay`): `plan` is a function of its arguments, and the
 receipts of `route` are those of the simulator on the same network, started converged, without
@@ -38,6 +40,7 @@ __all__ = [
     "BulkOverlay",
     "Edges",
     "MemberGraph",
+    "MemberSources",
     "MemberTree",
     "Members",
     "NodeRuns",
@@ -153,7 +156,25 @@ class MemberGraph:
     """Per member how many events of the sample it matches."""
 
 
-Sources: TypeAlias = NodeRuns | RowSources | MemberTree | MemberGraph | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSources:
+    """Sources are the distinct filters of members, in their wire form.
+
+    The plan's edges lead between members, which are numbered by node and slot. What the labels of
+    edges mean is the overlay's affair.
+    """
+
+    filters: tuple[bytes, ...]
+    nodes: np.ndarray
+    """Per member the node that it lives on."""
+    wants: np.ndarray
+    """Per member its filter."""
+    entrances: np.ndarray
+    """Per node the member at which begins what none of its own members matches; -1 if there is no
+    member at all."""
+
+
+Sources: TypeAlias = NodeRuns | RowSources | MemberSources | MemberTree | MemberGraph | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +280,7 @@ class BulkOverlay(Protocol):
         Args:
             plan: of this overlay.
             publishers: per event the node that publishes it.
-            interested: per event the sources that want it: nodes, or rows of the plan.
+            interested: per event the sources that want it: nodes, or rows or filters of the plan.
             wanted: per event the nodes with a subscription that matches it.
         """
         ...

@@ -134,9 +134,9 @@ class NaiveNetwork:
         parent.children.append(root)
         root.parent = parent
 
-    def rejoin(self, period: int) -> None:
+    def rejoin(self, size: int) -> None:
         for number, root in enumerate(self.roots):
-            draw = draw_share(self.settings.seed, "rejoin", period, number)
+            draw = draw_share(self.settings.seed, "rejoin", size, number)
             if draw < self.settings.share:
                 _, best = self.probe(root.wanted)
                 if best is not None and self.is_better(best, root.parent):
@@ -172,7 +172,7 @@ def test_the_tree_and_the_probes_are_those_of_a_walk(
         reorganisation=how,  # type: ignore[arg-type]
         ties=ties,  # type: ignore[arg-type]
         share=0.4,
-        period_joins=4,
+        period_growth=0.25,
         seed=seed,
     )
     naive = NaiveNetwork(settings)
@@ -183,8 +183,8 @@ def test_the_tree_and_the_probes_are_those_of_a_walk(
     )
     for number, wanted in enumerate(filters, 1):
         naive.join(wanted)
-        if how == "periodic" and number % settings.period_joins == 0:
-            naive.rejoin(number // settings.period_joins)
+        if how == "periodic" and number in (1, 2, 3, 4, 5, 7, 9, 12, 15, 19):
+            naive.rejoin(number)
         building.join()
         present = len(naive.roots)
         assert building.parents[:present] == naive.edges()
@@ -274,7 +274,7 @@ def test_the_shape_is_a_tree_in_which_nobody_misses_anything(
         rule=rule,  # type: ignore[arg-type]
         reorganisation=how,  # type: ignore[arg-type]
         ties=ties,  # type: ignore[arg-type]
-        period_joins=3,
+        period_growth=0.2,
         share=0.5,
         equal_degree=2,
         top_degree=2,

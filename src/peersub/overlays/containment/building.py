@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
+from math import ceil
 from typing import Literal
 
 from peersub.overlays.containment.structure import (
@@ -70,7 +71,8 @@ class BuildSettings:
         reorganisation: what others do about a newcomer.
         ties: what decides between parents of one depth: who has fewer children, or the digest.
         share: of the joins ("sometimes") or of the class roots ("periodic").
-        period_joins: joins between two times at which class roots join anew.
+        period_growth: by how much the network grows from one time at which class roots join anew to
+            the next, as a share of it: so a join costs no more in a large network than in a small.
         equal_degree: members of a class right below one of them, at most.
         top_degree: top-level roots right below one of them, at most.
         seed: of the keyed draws.
@@ -80,7 +82,7 @@ class BuildSettings:
     reorganisation: Reorganisation = "never"
     ties: Ties = "children"
     share: float = 0.1
-    period_joins: int = 100
+    period_growth: float = 0.1
     equal_degree: int = 4
     top_degree: int = 4
     seed: int = 1
@@ -200,6 +202,7 @@ class Building:
         self.sizes = [0] * count
         self._places: list[int] = []
         self._present = 0
+        self._next_period = 1
         self._top = _TopTree(settings.top_degree)
 
     # --- joins ---------------------------------------------------------------------------------
@@ -221,8 +224,9 @@ class Building:
             self.messages.attachments += level + 1
         else:
             self._found(number)
-        if settings.reorganisation == "periodic" and self.size % settings.period_joins == 0:
+        if settings.reorganisation == "periodic" and self.size >= self._next_period:
             self._join_anew()
+            self._next_period = max(self.size + 1, ceil(self.size * (1 + settings.period_growth)))
 
     def grow(self, size: int) -> None:
         """Let members join until there are so many."""
@@ -346,9 +350,9 @@ class Building:
 
     def _join_anew(self) -> None:
         """A share of the class roots, drawn anew each time, joins again."""
-        settings, period = self.settings, self.size // self.settings.period_joins
+        settings = self.settings
         for number, depth in enumerate(self.depths):
-            if depth and draw_share(settings.seed, "rejoin", period, number) < settings.share:
+            if depth and draw_share(settings.seed, "rejoin", self.size, number) < settings.share:
                 self._join_again(number)
 
     def _move(self, number: int, parent: int) -> list[tuple[int, int]]:
