@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.pipeline.kernels.class_bands import BandFolder, write_band
 from peersub.pipeline.kernels.coverers import CoveringBounds, coverings_kernel
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["CoveringSettings", "band_folders", "class_bands", "coverings_of"]
+
+COMPLETE_CLASSES_MAX: Final = 2_048
+"""Classes among which all coverers of each are found, though each may cover each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,16 @@ class CoveringSettings:
     bounds: CoveringBounds = field(default_factory=CoveringBounds)
     band_classes: int = 8_192
     tasks: int = 16
+    is_complete: bool = False
+    """Whether no bound can be reached."""
+
+    @classmethod
+    def fit(cls, classes: int) -> CoveringSettings:
+        """For so many classes: without bounds where they are few."""
+        if classes > COMPLETE_CLASSES_MAX:
+            return cls()
+        every = max(classes, 1)
+        return cls(CoveringBounds(every, every, every), is_complete=True)
 
 
 def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> DataFrame:

@@ -8,15 +8,26 @@ routed by all of them (`kernels.member_routing`), each event by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
+from peersub.overlays.bulk import Plan
 from peersub.overlays.containment.planning import FIRST_SLOT, tree_plan
 from peersub.overlays.core.identity import NUMBERED_NODE_PREFIX
+from peersub.overlays.semantic.bulk_members import member_overlay
+from peersub.overlays.similarity.planning import graph_plan
+from peersub.pipeline.kernels.member_graphs import (
+    EXACT_MEMBERS_MAX,
+    exact_graph,
+    joined_graph,
+    link_share,
+    write_society,
+)
 from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree, read_columns
 from peersub.pipeline.kernels.member_routing import route_members
 from peersub.pipeline.kernels.plan_files import write_plan
@@ -24,15 +35,20 @@ from peersub.pipeline.plans import PlanSettings
 from peersub.pipeline.schemas import OUTCOMES, PLANNED, RECEIPTS, ROUTED
 
 __all__ = [
+    "Organised",
     "deliveries_of_members",
     "members_of",
     "membership_of",
     "outcomes_of",
-    "planned_containment",
+    "planned",
     "receipts_of",
     "routed_among_members",
     "summary_of",
 ]
+
+GRAPH_TASKS: Final = 16
+"""Into how many tasks the linking of a graph is cut."""
+_MEMBER_COLUMNS: Final = ("member", "node", "place", "digest")
 
 
 def members_of(subscriptions: DataFrame, nodes: int) -> DataFrame:
@@ -64,38 +80,126 @@ def _node(nodes: int) -> Any:
     return (sql.col("number") % nodes).cast("int")
 
 
-def planned_containment(
-    spark: Any, settings: PlanSettings, datasets: dict[str, str], folder: str, *, is_complete: bool
-) -> DataFrame:
-    """A row of `PLANNED`; when it is asked for, one worker makes the tree and writes the folder.
+# --- plans ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organised:
+    """Where the datasets lie that a plan is made of, and what is known of them.
 
     Args:
-        spark: the session.
-        settings: of the plan.
-        datasets: where `members`, `classes` and `coverings` lie.
-        folder: where the plan goes.
+        members: the folder of `MEMBERS`.
+        classes: of `CLASSES`.
+        coverings: of `COVERINGS`.
+        similar: of `SIMILAR`.
+        scratch: a folder for files that workers share while a plan is made.
+        members_count: how many members there are.
         is_complete: whether the coverings list all containers of each class.
     """
+
+    members: str
+    classes: str
+    coverings: str
+    similar: str
+    scratch: str
+    members_count: int
+    is_complete: bool
+
+
+def planned(spark: Any, settings: PlanSettings, organised: Organised, folder: str) -> DataFrame:
+    """A row of `PLANNED`; when it is asked for, workers make the plan and write the folder.
+
+    Raises:
+        SettingsError: plans cannot have these settings.
+    """
+    overlay = member_overlay(settings.overlay)
+    assert overlay is not None, "the overlay's nodes host members"
+    overlay.check(settings.overlay_settings)
+    if settings.overlay == "containment":
+        return _planned_tree(spark, settings, organised, folder)
+    return _planned_graph(spark, settings, organised, folder)
+
+
+def _planned_tree(
+    spark: Any, settings: PlanSettings, organised: Organised, folder: str
+) -> DataFrame:
     own = settings.overlay_settings
     tree = TreeSettings(
         by_selectivity=own.rule == "selectivity",
-        is_complete=is_complete,
+        is_complete=organised.is_complete,
         equal_degree=own.equal_degree,
         top_degree=own.top_degree,
         first_slot=FIRST_SLOT,
     )
 
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            found = planned_tree(
-                read_columns(datasets["members"], "member", "node", "place", "digest"),
-                read_columns(datasets["classes"], "digest", "sampled"),
-                read_columns(datasets["coverings"], "digest", "coverer"),
-                tree,
-            )
-            yield write_plan(tree_plan(settings.names, found), folder)
+    def make() -> Plan:
+        found = planned_tree(
+            read_columns(organised.members, *_MEMBER_COLUMNS),
+            read_columns(organised.classes, "digest", "sampled"),
+            read_columns(organised.coverings, "digest", "coverer"),
+            tree,
+        )
+        return tree_plan(settings.names, found)
 
-    return spark.range(1).repartition(1).mapInArrow(make, PLANNED.spark)
+    return _by_one_worker(_one_row(spark), make, folder)
+
+
+def _planned_graph(
+    spark: Any, settings: PlanSettings, organised: Organised, folder: str
+) -> DataFrame:
+    own, seed, scratch = settings.overlay_settings, settings.seed, organised.scratch
+    shares = GRAPH_TASKS
+
+    def exact() -> Plan:
+        members = read_columns(organised.members, *_MEMBER_COLUMNS)
+        classes = read_columns(organised.classes, "digest", "profile")
+        return graph_plan(settings.names, exact_graph(members, classes, seed, own))
+
+    def prepare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            write_society(
+                read_columns(organised.members, *_MEMBER_COLUMNS),
+                read_columns(organised.classes, "digest", "profile"),
+                read_columns(organised.similar, "digest", "neighbour", "rank"),
+                seed,
+                scratch,
+            )
+            yield batch
+
+    def link(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            links = [
+                link_share(scratch, share, shares, seed, own)
+                for share in batch["share"].to_pylist()
+            ]
+            yield pa.record_batch([batch["share"], pa.array(links, pa.int64())], ["share", "links"])
+
+    if organised.members_count <= EXACT_MEMBERS_MAX:
+        return _by_one_worker(_one_row(spark), exact, folder)
+    prepared = _one_row(spark).mapInArrow(prepare, "id long")
+    numbers = sql.explode(sql.sequence(sql.lit(0), sql.lit(shares - 1))).alias("share")
+    # Each step begins when the one before has ended: there is a shuffle between them.
+    tasks = prepared.select(numbers).repartition(shares, "share")
+    linked = tasks.mapInArrow(link, "share int, links long")
+    done = linked.agg(sql.sum("links").alias("id"))
+    return _by_one_worker(
+        done, lambda: graph_plan(settings.names, joined_graph(scratch, shares)), folder
+    )
+
+
+def _one_row(spark: Any) -> DataFrame:
+    found: DataFrame = spark.range(1).repartition(1)
+    return found
+
+
+def _by_one_worker(start: DataFrame, make: Callable[[], Plan], folder: str) -> DataFrame:
+    """A frame of one row; when it is asked for, one worker makes the plan."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield write_plan(make(), folder)
+
+    return start.mapInArrow(write, PLANNED.spark)
 
 
 # --- routes --------------------------------------------------------------------------------------
@@ -107,8 +211,9 @@ def routed_among_members(
     membership: DataFrame,
     settings: PlanSettings,
     folder: str,
+    tasks: int,
 ) -> DataFrame:
-    """`ROUTED`: the way of each event over the plan in the folder.
+    """`ROUTED`: the way of each event over the plan in the folder, in so many tasks.
 
     The publisher of an event is drawn by the seed of the settings and the event's identifier.
     """
@@ -120,7 +225,8 @@ def routed_among_members(
     matching = deliveries.join(membership, "subscription_id").groupBy("event_id")
     found = matching.agg(sql.sort_array(sql.collect_set("member")).alias("matching"))
     every = events.select(sql.explode("names").alias("event_id"))
-    return every.join(found, "event_id", "left").mapInArrow(route, ROUTED.spark)
+    known = every.join(found, "event_id", "left").repartition(tasks, "event_id")
+    return known.mapInArrow(route, ROUTED.spark)
 
 
 def receipts_of(routed: DataFrame) -> DataFrame:

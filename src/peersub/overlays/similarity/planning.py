@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from peersub.overlays.bulk import MemberGraph, Members, Plan
-from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.identity import PeerId, numbered_node
 from peersub.overlays.semantic.bulk_members import member_plan
 from peersub.overlays.settings import SettingsError
 from peersub.overlays.similarity.choosing import Candidate, chosen, drawn_random
@@ -33,6 +33,8 @@ __all__ = [
 
 FIRST_SLOT = 1
 """The slot of a node's first member."""
+SPARE_DRAWS = 2
+"""Random links drawn beyond those asked for: some lead to the own node, and do not count."""
 
 
 def check(settings: SimilaritySettings) -> None:
@@ -48,10 +50,9 @@ def check(settings: SimilaritySettings) -> None:
 
 
 class Addresses(Sequence[PeerId]):
-    """The addresses of members, made when they are asked for."""
+    """The addresses of members on numbered nodes, made when they are asked for."""
 
-    def __init__(self, nodes: Sequence[str], members: Members) -> None:
-        self._names = nodes
+    def __init__(self, members: Members) -> None:
         self._members = members
 
     def __len__(self) -> int:
@@ -59,11 +60,12 @@ class Addresses(Sequence[PeerId]):
 
     def __getitem__(self, member: int) -> PeerId:  # type: ignore[override]
         members = self._members
-        return PeerId(self._names[members.nodes[member]], 0, int(members.slots[member]))
+        if member >= len(members):
+            raise IndexError(member)
+        return PeerId(numbered_node(int(members.nodes[member])), 0, int(members.slots[member]))
 
 
 def links_of(
-    member: int,
     me: Candidate,
     others: Sequence[tuple[int, Candidate]],
     addresses: Sequence[PeerId],
@@ -73,8 +75,7 @@ def links_of(
     """The members that one of them links itself with: for what they want, and at random.
 
     Args:
-        member: whose links.
-        me: the same.
+        me: whose links.
         others: the members that it knows, on other nodes.
         addresses: of all members.
         seed: the network's.
@@ -82,19 +83,10 @@ def links_of(
     """
     number_of = {each.peer: number for number, each in others}
     near = [number_of[each.peer] for each in chosen(me, [each for _, each in others], settings)]
-    taken = (*(addresses[each] for each in near), *_on_node_of(member, addresses))
-    return near, drawn_random(seed, me.peer, addresses, taken, settings.random)
-
-
-def _on_node_of(member: int, addresses: Sequence[PeerId]) -> list[PeerId]:
-    """The members of a node stand together."""
-    node = addresses[member].node
-    first, last = member, member
-    while first > 0 and addresses[first - 1].node == node:
-        first -= 1
-    while last + 1 < len(addresses) and addresses[last + 1].node == node:
-        last += 1
-    return [addresses[each] for each in range(first, last + 1)]
+    taken = [addresses[each] for each in near]
+    drawn = drawn_random(seed, me.peer, addresses, taken, settings.random + SPARE_DRAWS)
+    elsewhere = [each for each in drawn if addresses[each].node != me.peer.node]
+    return near, elsewhere[: settings.random]
 
 
 def member_graph(

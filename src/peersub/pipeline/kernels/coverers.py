@@ -43,7 +43,7 @@ _DENSE_SHARE: Final = 1 / 16
 class CoveringBounds:
     """How far to search for the coverers of one class."""
 
-    coverers_max: int = 8
+    coverers_max: int = 32
     """Coverers that are listed."""
     proven_max: int = 32
     """Coverers after which the search ends; the most selective of them are listed."""

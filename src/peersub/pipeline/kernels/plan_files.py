@@ -140,25 +140,27 @@ def _row_columns(sources: RowSources) -> dict[str, object]:
 
 def _write_members(folder: str, sources: MemberTree | MemberGraph, overlay: str) -> None:
     members = sources.members
-    is_tree = isinstance(sources, MemberTree)
-    columns = {
-        "member": np.arange(len(members)),
+    count = len(members)
+    columns: dict[str, object] = {
+        "member": np.arange(count),
         "node": members.nodes,
         "slot": members.slots,
-        "class": sources.classes if is_tree else pa.nulls(len(members), pa.int32()),
-        "place": pa.nulls(len(members), pa.uint64()) if is_tree else sources.places,
-        "sampled": pa.nulls(len(members), pa.int32()) if is_tree else sources.counts,
+        "class": pa.nulls(count, pa.int32()),
+        "place": pa.nulls(count, pa.uint64()),
+        "sampled": pa.nulls(count, pa.int32()),
     }
-    _write(folder, PLAN_MEMBERS, columns, overlay)
-    if is_tree:
+    if isinstance(sources, MemberTree):
+        columns["class"] = sources.classes
         degrees = {_DEGREES: f"{sources.equal_degree} {sources.top_degree}"}
-        count = len(sources.parents)
-        classes = {"class": np.arange(count), "parent": sources.parents, "rank": sources.ranks}
+        numbers = np.arange(len(sources.parents))
+        classes = {"class": numbers, "parent": sources.parents, "rank": sources.ranks}
         _write(folder, PLAN_CLASSES, classes, overlay, degrees)
     else:
-        origins = np.repeat(np.arange(len(members)), np.diff(sources.starts))
+        columns |= {"place": sources.places, "sampled": sources.counts}
+        origins = np.repeat(np.arange(count), np.diff(sources.starts))
         links = {"origin": origins, "target": sources.targets, "near": sources.is_near}
         _write(folder, PLAN_LINKS, links, overlay)
+    _write(folder, PLAN_MEMBERS, columns, overlay)
 
 
 def _sizes(plan: Plan, size: int) -> dict[str, object]:

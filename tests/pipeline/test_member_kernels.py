@@ -1,0 +1,143 @@
+"""Plans and routes of members, by the kernels that workers run, against the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from overlays.bulk_worlds import World
+from overlays.semantic.member_worlds import (
+    MembersSeen,
+    drawn_world,
+    settings_of,
+    simulated_members,
+)
+from peersub.overlays.bulk import MemberGraph, MemberTree
+from peersub.overlays.containment import planning as tree_planning
+from peersub.overlays.registry import overlay_kind
+from peersub.overlays.semantic.bulk_members import MemberRouter, member_overlay, node_receipts
+from peersub.overlays.settings import settings_from
+from peersub.overlays.similarity import planning as graph_planning
+from peersub.pipeline.kernels.member_graphs import (
+    exact_graph,
+    joined_graph,
+    link_share,
+    write_society,
+)
+from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree
+from peersub.pipeline.kernels.plan_files import read_plan, write_plan
+from peersub.pipeline.schemas import SIMILAR
+from pipeline.member_tables import classes_table, coverings_table, member_names, members_table
+
+NETWORKS: dict[str, tuple[str, dict[str, object]]] = {
+    "containment": ("containment", {}),
+    "containment, narrow": ("containment", {"equal_degree": 1, "top_degree": 2}),
+    "containment, selectivity": ("containment", {"rule": "selectivity"}),
+    "similarity": ("similarity", {}),
+    "similarity, no clique": ("similarity", {"clique_up_to": 0}),
+    "similarity of the paper": (
+        "similarity",
+        {
+            **{"nearest": 5, "choice": "nearest", "random_forward": 0.5},
+            **{"origin_spreads": False, "clique_up_to": 0},
+        },
+    ),
+    "similarity, indulgent": (
+        "similarity",
+        {"nearest": 2, "indulgence": 2, "clique_up_to": 0, "random_forward": 0.3},
+    ),
+}
+
+
+def router_of(world: World, folder: Path) -> MemberRouter:
+    """The plan of a world, written and read again, prepared for events."""
+    settings: Any = settings_from(overlay_kind(world.overlay).settings_class, settings_of(world))
+    members, classes = members_table(world), classes_table(world)
+    if world.overlay == "containment":
+        tree = planned_tree(
+            members,
+            classes,
+            coverings_table(world),
+            TreeSettings(
+                by_selectivity=settings.rule == "selectivity",
+                is_complete=True,
+                equal_degree=settings.equal_degree,
+                top_degree=settings.top_degree,
+                first_slot=tree_planning.FIRST_SLOT,
+            ),
+        )
+        plan = tree_planning.tree_plan(world.names, tree)
+    else:
+        graph = exact_graph(members, classes, world.seed, settings)
+        plan = graph_planning.graph_plan(world.names, graph)
+    write_plan(plan, str(folder / "plan"))
+    overlay = member_overlay(world.overlay)
+    assert overlay is not None
+    router: MemberRouter = overlay.router(read_plan(str(folder / "plan")), world.seed, settings)
+    return router
+
+
+def routed(world: World, router: MemberRouter) -> MembersSeen:
+    seen = MembersSeen()
+    filters = [wanted for _, _, wanted in member_names(world)]
+    homes, slots = router.members.nodes, router.members.slots
+    for event, publisher in zip(world.events, world.publishers, strict=True):
+        matching = np.flatnonzero([wanted.matches(event) for wanted in filters])
+        passages = router.passages(event.id, publisher, matching)
+        for node, _, hops, messages in zip(
+            *node_receipts(passages, homes, publisher, world.nodes), strict=True
+        ):
+            seen.receipts[event.id, int(node)] = (int(hops), int(messages))
+        for member, hops, messages in zip(
+            passages.members.tolist(), passages.hops.tolist(), passages.messages, strict=True
+        ):
+            if messages:
+                seen.members[event.id, f"n{homes[member]}/{slots[member]}"] = hops
+            if member in matching:
+                seen.deliveries += [
+                    (event.id, name, int(homes[member]), hops)
+                    for name, wanted in world.given[f"n{homes[member]}"].items()
+                    if wanted.digest == filters[member].digest
+                ]
+    return seen
+
+
+def members_reached(seen: MembersSeen, overlay: str) -> dict[tuple[str, str], int]:
+    """Of a similarity graph who was addressed: a node that has the event hands it to the others,
+    so that a later copy to one of these does not tell the first hop.
+    """
+    if overlay == "similarity":
+        return dict.fromkeys(seen.members, 0)
+    return seen.members
+
+
+SIZES = ((1, 3), (3, 12), (20, 10), (30, 90))
+LARGEST = (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("network", "nodes", "subscriptions"),
+    [
+        *((network, *size) for network in NETWORKS for size in SIZES),
+        *((network, *LARGEST) for network in ("containment, selectivity", "similarity, no clique")),
+    ],
+)
+def test_members_receive_what_the_simulator_says(
+    network: str, nodes: int, subscriptions: int, tmp_path: Path
+) -> None:
+    overlay, settings = NETWORKS[network]
+    for seed in range(2 if nodes < 200 else 1):
+        publishers = list(range(12)) if nodes > 3 else [0, 1, 2, 0]
+        world = drawn_world(overlay, settings, seed, nodes, subscriptions, publishers)
+        expected = simulated_members(world)
+        found = routed(world, router_of(world, tmp_path))
+        assert {key: row[0] for key, row in found.receipts.items()} == {
+            key: row[0] for key, row in expected.receipts.items()
+        }
+        assert found.receipts == expected.receipts
+        assert members_reached(found, overlay) == members_reached(expected, overlay)
+        assert sorted(found.deliveries) == sorted(expected.deliveries)
