@@ -30,7 +30,7 @@ _ALL = _RUNTIME_AND_BELOW | {
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "events": frozenset(),
     "filters": frozenset({"events"}),
-    "files": frozenset({"events", "filters"}),
+    "files": frozenset({"events", "filters", "workloads"}),
     "matching": frozenset({"events", "filters"}),
     "overlays": frozenset({"events", "filters", "matching"}),
     "wire": frozenset({"events", "filters", "overlays"}),

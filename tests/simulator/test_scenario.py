@@ -120,7 +120,7 @@ def test_a_scenario_file_says_what_it_says():
         ("[links]\nresent_ms = 1", "there is no setting 'resent_ms'; there are: acknowledge"),
         (
             "[workload]\nkind = 'x'",
-            "workload: kind is one of small, symbols, attributes, given, not 'x'",
+            "workload: kind is one of small, symbols, attributes, documents, given, not 'x'",
         ),
         ("phases = 3", "phases is a list, not 3"),
         ("[[phases]]\nsettles = true", r"phases\[0\].name is missing"),

@@ -175,7 +175,7 @@ MESSAGES: dict[str, Any] = {
     "link-given": similarity.LinkGiven(3, 7, True, PROFILE),
     "link-refused": similarity.LinkRefused(3, 7, True),
     "link-dropped": similarity.LinkDropped(3, 7, False),
-    "exchanged": similarity.Exchanged(3, 7, (PROFILE,), True),
+    "exchanged": similarity.Exchanged(3, 7, (PROFILE,), True, False, True),
     "profile-told": similarity.ProfileTold(3, 7, PROFILE),
     "walked": similarity.Walked(3, 7, PEER, 12, 5),
     "walk-ended": similarity.WalkEnded(3, 7, 12, PROFILE),

@@ -10,6 +10,7 @@ from peersub.cli.bench_semantic_command import add_bench_semantic
 from peersub.cli.certs_app import certs_app
 from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
+from peersub.cli.workload_app import workload_app
 
 __all__ = ["app"]
 
@@ -40,6 +41,7 @@ app.add_typer(filter_app, name="filter")
 app.add_typer(bench_app, name="bench")
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(certs_app, name="certs")
+app.add_typer(workload_app, name="workload")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 XPath = Annotated[bool, typer.Option("--xpath", help="The filters are XPath patterns over XML.")]
@@ -205,7 +207,8 @@ def simulate(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="Without files: small (default to 4,096 nodes), symbols, attributes or market.",
+            help="Without files: small (default to 4,096 nodes), symbols, attributes, documents "
+            "or market.",
         ),
     ] = None,
     strategy: Annotated[
@@ -263,7 +266,13 @@ def simulate(
     ] = None,
     events_format: EventsFormat = None,
     records: Records = None,
-    schema: Schema = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KINDS|FILE",
+            help="Kinds of attributes in CSV and JSON; with --workload documents the XSD or DTD.",
+        ),
+    ] = None,
     deliveries: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write each delivery, as JSON Lines.")
     ] = None,

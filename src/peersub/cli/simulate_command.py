@@ -7,17 +7,16 @@ gives the same run again.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.output import note, print_json, say
 from peersub.cli.progress import Progress, progress_bar
-from peersub.cli.simulate_inputs import SimulateOptions, content_of, scenario_of
+from peersub.cli.simulate_inputs import SimulateOptions, content_of, drawn_content, scenario_of
+from peersub.cli.written_files import text_file
 from peersub.files.deliveries import check_output
 from peersub.files.errors import FileError
 from peersub.files.formats import Format
@@ -81,16 +80,16 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
         if options.trace is not None:
             from peersub.trace.writing import TraceWriter
 
-            stream = stack.enter_context(_written(options.trace, "--trace"))
+            stream = stack.enter_context(text_file(options.trace, "--trace"))
             observers.append(TraceWriter(stream, overlay=scenario.overlay, seed=scenario.seed))
         if options.deliveries is not None:
-            stream = stack.enter_context(_written(options.deliveries, "--deliveries"))
+            stream = stack.enter_context(text_file(options.deliveries, "--deliveries"))
             observers.append(DeliveriesWriter(stream))
         progress = stack.enter_context(progress_bar("Simulating", quiet=options.quiet))
         started = time.perf_counter()
         outcome = run_scenario(
             scenario,
-            content=content,
+            content=content or drawn_content(scenario),
             checker=checker,
             observers=observers,
             progress=lambda simulation: _show(progress, simulation),
@@ -209,19 +208,3 @@ def _check_outputs(options: SimulateOptions) -> None:
             raise FileError(name, f"{option} writes to a file", "Name one.")
     if options.trace is not None and options.trace == options.deliveries:
         raise CommandError("--trace and --deliveries name the same file. Name two.")
-
-
-@contextmanager
-def _written(name: str, option: str) -> Iterator[TextIO]:
-    """A text file that appears under its name when it is complete."""
-    temporary = f"{name}.{os.getpid()}.part"
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as stream:
-            yield stream
-        os.replace(temporary, name)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(name, f"it cannot be written ({reason})", f"Check {option}.") from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)

@@ -13,10 +13,10 @@ from peersub.cli.match_command import chosen_format, event_source
 if TYPE_CHECKING:
     from peersub.events.envelope import Event
     from peersub.filters.filter import Filter
-    from peersub.simulator.content import ListedContent
+    from peersub.simulator.content import Content, ListedContent
     from peersub.simulator.scenario import Scenario, ScenarioPhase
 
-__all__ = ["SimulateOptions", "content_of", "scenario_of"]
+__all__ = ["SimulateOptions", "content_of", "drawn_content", "scenario_of"]
 
 EVENTS_BY_DEFAULT: Final = 100
 SMALL_NODES_MAX: Final = 4_096
@@ -26,7 +26,12 @@ CHURN_MS_MIN: Final = 10_000
 LEAVE_EVERY_MS: Final = 500
 BEST_EFFORT, AT_LEAST_ONCE = "best_effort", "at_least_once"
 _OF_SCENARIO: Final = ("batch_share", "join_every_ms", "settle_ms", "quiet_limit_ms", "steps_max")
-_OF_WORKLOAD: Final = ("values", "xpath_share", "share_matched", "skew")
+_OF_WORKLOAD: Final = (
+    *("values", "xpath_share", "share_matched", "skew"),
+    *("root", "tags_mean", "levels_max", "optional_share", "repeats_max", "attribute_share"),
+    *("height_min", "height_max"),
+    *("wildcard_share", "descendant_share", "branch_share", "zipf_exponent", "condition_share"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +167,8 @@ def _scenario_of_options(options: SimulateOptions, content: ListedContent | None
     if options.batch_events is not None:
         given.scenario.setdefault("batch_share", 1.0)
     workload: dict[str, Any] = {"kind": drawn, **given.workload}
+    if drawn == "documents" and options.schema is not None:
+        workload["schema"] = options.schema
     if content is not None:
         workload = {"kind": "given"}
     return Scenario(
@@ -329,6 +336,23 @@ def content_of(options: SimulateOptions) -> ListedContent | None:
         raise CommandError("only one of --subscriptions and --events can be -. Name a file.")
     subscriptions = _subscriptions(options)[: options.subscriptions_count]
     return ListedContent(subscriptions, _events(options))
+
+
+def drawn_content(scenario: Scenario) -> Content | None:
+    """The documents of the schema that a scenario names; None if it names none.
+
+    Raises:
+        FileError: the schema cannot be used.
+        SettingsError: it cannot be used with these parameters.
+    """
+    choice = scenario.workload
+    if choice.kind != "documents" or not choice.schema:
+        return None
+    from peersub.files.xml_schemas import read_schema_file
+    from peersub.simulator.document_content import DocumentContent
+
+    schema = read_schema_file(choice.schema, choice.root or None)
+    return DocumentContent(scenario.seed, choice, schema)
 
 
 def _market(options: SimulateOptions) -> ListedContent:

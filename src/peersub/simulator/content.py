@@ -3,7 +3,8 @@
 `SmallContent` is made for finding mistakes: few attributes with few values, so that filters cover,
 equal and overlap each other all the time, and each event matches some. `SymbolContent` is made for
 large networks: each filter is about one of a few symbols, so that tables of thousands of filters
-have coverers, and an event is wanted by a few in a hundred. `ListedContent` holds what a file or a
+have coverers, and an event is wanted by a few in a hundred. `DocumentContent`, in a module of its
+own, draws XML documents and tree patterns from a schema. `ListedContent` holds what a file or a
 generator gave.
 """
 
@@ -29,7 +30,7 @@ __all__ = [
     "content_for",
 ]
 
-WORKLOAD_KINDS = ("small", "symbols", "attributes", "given")
+WORKLOAD_KINDS = ("small", "symbols", "attributes", "documents", "given")
 EVENTS_GENERATED = 10_000
 """Events of the attribute workload; a run that publishes more begins again under new names."""
 
@@ -40,12 +41,18 @@ class WorkloadChoice:
 
     Args:
         kind: `small` (few values, much overlap), `symbols` (few symbols, few of them popular),
-            `attributes` (the standard matching workload), or `given` (the caller brings them, from
-            files).
+            `attributes` (the standard matching workload), `documents` (XML and tree patterns), or
+            `given` (the caller brings them, from files).
         values: of `small` and `symbols`: how many values a numeric attribute has.
         xpath_share: of `small`: the share of subscriptions that are XPath patterns.
         share_matched: of `attributes`: the mean share of subscriptions that an event matches.
         skew: of `attributes`: `uniform` or `zipf`.
+        schema: of `documents`: the file of an XSD or a DTD; the project's own news by default.
+        root: the element that documents begin with, if the schema leaves that open.
+        tags_mean, levels_max, optional_share, repeats_max, attribute_share: of `documents`, as
+            `workloads.xml.DocumentSettings` has them.
+        height_min, height_max, wildcard_share, descendant_share, branch_share, zipf_exponent,
+            condition_share: of its patterns, as `workloads.xml.PatternSettings` has them.
 
     Raises:
         SettingsError: a value is not allowed.
@@ -56,6 +63,20 @@ class WorkloadChoice:
     xpath_share: float = 0.0
     share_matched: float = 0.01
     skew: str = "uniform"
+    schema: str = ""
+    root: str = ""
+    tags_mean: int = 100
+    levels_max: int = 10
+    optional_share: float = 0.5
+    repeats_max: int = 5
+    attribute_share: float = 0.3
+    height_min: int = 2
+    height_max: int = 10
+    wildcard_share: float = 0.1
+    descendant_share: float = 0.1
+    branch_share: float = 0.1
+    zipf_exponent: float = 1.0
+    condition_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in WORKLOAD_KINDS:
@@ -229,7 +250,7 @@ def content_for(choice: WorkloadChoice, seed: int, subscriptions: int) -> Conten
     """The content that is asked for.
 
     Raises:
-        SettingsError: the content has to be given.
+        SettingsError: the content has to be given, or cannot be drawn with these parameters.
     """
     if choice.kind == "small":
         return SmallContent(seed, choice)
@@ -237,6 +258,18 @@ def content_for(choice: WorkloadChoice, seed: int, subscriptions: int) -> Conten
         return SymbolContent(seed, choice)
     if choice.kind == "attributes":
         return _attribute_content(choice, seed, subscriptions)
+    if choice.kind == "documents":
+        if choice.schema:
+            raise SettingsError(
+                f"the schema {choice.schema!r} is a file: whoever runs this scenario reads it and "
+                "gives the content"
+            )
+        if choice.root:
+            raise SettingsError("root goes with a schema: the project's own begins with `news`")
+        # Needs NumPy, which the simulator does without.
+        from peersub.simulator.document_content import DocumentContent
+
+        return DocumentContent(seed, choice)
     raise SettingsError("this scenario needs files: give subscriptions and events")
 
 

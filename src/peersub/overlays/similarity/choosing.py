@@ -19,7 +19,12 @@ will bring; it takes none whose gain is not positive. Members that want the same
 no cost, then those that want little more. It is the parent rule of a containment tree (the most
 selective container), on measured interest, with several parents, and none need contain it alone.
 
-Both rules take the sample's bits as integers, and count; what is equal is ordered by `pair_hash`.
+Both rules take the sample's bits as integers, and count. Among equally good ones a member takes
+the first on a circle of all places, from a point of its own (`turn`): links are spread evenly, as
+by the paper's rule to prefer those with fewest, and it does not matter who came first. Under
+`climb` that point lies above its own place for those who want the same, so that each step leads
+past half of those that are left: a class of equals is a tree of logarithmic depth.
+
 A member that knows at most `clique_up_to` others takes all of them.
 """
 
@@ -33,8 +38,10 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.similarity.proximity import pair_hash, proximity_of_counts
 from peersub.overlays.similarity.settings import NEAREST, SimilaritySettings
 
-__all__ = ["Candidate", "chosen", "drawn_random", "place_of", "ranked", "score"]
+__all__ = ["Candidate", "chosen", "drawn_random", "place_of", "ranked", "score", "turn"]
 
+PLACES: Final = 1 << 64
+"""Places on the circle."""
 _TRIES_PER_LINK: Final = 8
 
 
@@ -58,10 +65,14 @@ def place_of(seed: int, peer: PeerId) -> int:
 
 
 def chosen(
-    me: Candidate, others: Sequence[Candidate], settings: SimilaritySettings
+    me: Candidate,
+    others: Sequence[Candidate],
+    settings: SimilaritySettings,
+    *,
+    is_clique: bool | None = None,
 ) -> list[Candidate]:
-    """The members that this one links itself with, best first."""
-    if len(others) <= settings.clique_up_to:
+    """The members that this one links itself with, best first; all if they are few."""
+    if len(others) <= settings.clique_up_to if is_clique is None else is_clique:
         return sorted(others)
     if settings.choice == NEAREST:
         return ranked(me, others, settings)[: settings.nearest]
@@ -76,13 +87,21 @@ def score(me: Candidate, other: Candidate, settings: SimilaritySettings) -> floa
     return found
 
 
+def turn(me: Candidate, other: Candidate, *, climbs: bool) -> int:
+    """How far round the circle a member is from the point where another one begins to look."""
+    start = pair_hash(me.place, 0)
+    if climbs and other.bits == me.bits:
+        start = me.place + ((PLACES - me.place) * start >> 64)
+    return (other.place - start) % PLACES
+
+
 def ranked(
     me: Candidate, others: Iterable[Candidate], settings: SimilaritySettings
 ) -> list[Candidate]:
     """The nearest first."""
     return sorted(
         others,
-        key=lambda other: (-score(me, other, settings), pair_hash(me.place, other.place)),
+        key=lambda other: (-score(me, other, settings), turn(me, other, climbs=False)),
     )
 
 
@@ -91,7 +110,7 @@ def _climb(
 ) -> list[Candidate]:
     rank = me.rank
     higher = [other for other in others if other.rank > rank]
-    ties = {other.peer: pair_hash(me.place, other.place) for other in higher}
+    turns = {other.peer: turn(me, other, climbs=True) for other in higher}
     covered = [me.bits] + [0] * settings.cover
     """Per number, the events that so many of those taken match, or more."""
     unpaid = ~me.bits
@@ -103,7 +122,7 @@ def _climb(
             cost = (other.bits & unpaid).bit_count()
             return settings.wanted_weight * (other.bits & wanted).bit_count() - cost
 
-        best = max(higher, key=lambda other: (gain(other), -ties[other.peer]))
+        best = max(higher, key=lambda other: (gain(other), -turns[other.peer]))
         if gain(best) <= 0:
             break
         taken.append(best)

@@ -49,6 +49,7 @@ def converge(
         member.install(
             [by_address[peer].profile for peer in near],
             [by_address[peer].profile for peer in drawn],
+            is_clique=len(others) <= settings.clique_up_to,
         )
         for address in near:
             by_address[address].install_chooser(member.profile, False)

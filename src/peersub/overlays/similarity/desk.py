@@ -169,7 +169,8 @@ class Desk:
 
     def remember_contacts(self, member: SimilarityMember) -> None:
         """The member goes: whom it was linked with may still be of use."""
-        self._remember(tuple(member.known[peer] for peer in member.neighbours()))
+        known = member.known
+        self._remember(tuple(known[peer] for peer in member.neighbours() if peer in known))
 
     def _remember(self, profiles: tuple[Profile, ...]) -> None:
         for member in self._host.members():

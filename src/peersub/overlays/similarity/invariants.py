@@ -55,10 +55,10 @@ def _degree(member: SimilarityMember, members: dict[PeerId, SimilarityMember]) -
     others = sum(peer.node != member.me.node for peer in members)
     complaints = []
     # A member judges by whom it knows; some may be gone that it never was linked with.
-    if max(others, len(member.known)) <= settings.clique_up_to:
-        if len(member.near) != others:
+    if member.is_clique:
+        if others <= settings.clique_up_to and len(member.near) != others:
             complaints.append(f"{member.me} is linked with {len(member.near)} of {others} others")
-    elif len(member.known) > settings.clique_up_to:
+    elif not member.waiting_on():
         asked_for = min(settings.nearest, others)
         if len(member.near) > settings.nearest:
             complaints.append(f"{member.me} has {len(member.near)} near links, more than it may")

@@ -56,6 +56,8 @@ class SimilarityMember:
         """Per member that made links to this one: whether near, whether random."""
         self.known: dict[PeerId, Profile] = {}
         """All neighbours, and candidates."""
+        self.is_clique = True
+        """Whether it is linked with all that it knows."""
         self.settings = host.settings
         self.seed = host.seed
         self._host = host
@@ -169,8 +171,8 @@ class SimilarityMember:
                 self._send(sender, say.Named(sender.slot, self.me.slot, self._best_for(profile)))
             case say.Named(profiles=profiles):
                 self._on_named(sender, profiles, now_ms)
-            case say.Exchanged(profiles=profiles, is_answer=is_answer):
-                self._on_exchanged(sender, profiles, is_answer, now_ms)
+            case say.Exchanged():
+                self._on_exchanged(sender, message, now_ms)
             case say.ProfileTold(profile=profile):
                 self.learn((profile,))
                 self.choose(now_ms)
@@ -300,8 +302,13 @@ class SimilarityMember:
     # --- near links ----------------------------------------------------------------------------
 
     def _wanted(self) -> list[PeerId]:
+        # What it knows comes and goes: whoever left the clique does not return for little.
+        bound = self.settings.clique_up_to
+        self.is_clique = len(self.known) <= (bound if self.is_clique else bound // 2)
         others = [self.candidate(profile) for profile in self.known.values()]
-        return [one.peer for one in chosen(self.candidate(self.profile), others, self.settings)]
+        me = self.candidate(self.profile)
+        best = chosen(me, others, self.settings, is_clique=self.is_clique)
+        return [one.peer for one in best]
 
     def choose(self, now_ms: int) -> None:
         """Ask for the links that are wanted now; let go of others when no answer is owed."""
@@ -329,8 +336,8 @@ class SimilarityMember:
         if self._host.is_leaving or (is_full and sender not in self.choosers):
             self._send(sender, say.LinkRefused(sender.slot, self.me.slot, is_random))
             return
-        self.learn((profile,))
         self._set_chooser(sender, is_random, is_on=True)
+        self.learn((profile,))
         answer = say.LinkGiven(sender.slot, self.me.slot, is_random, self.profile)
         self._send(sender, answer)
 
@@ -344,14 +351,15 @@ class SimilarityMember:
     def _on_link_given(
         self, sender: PeerId, is_random: bool, profile: Profile, now_ms: int
     ) -> None:
+        links = self.drawn if is_random else self.near
         if self._asked.pop((sender, is_random), None) is None:
-            # It came too late: the link is not counted on.
-            self._send(sender, say.LinkDropped(sender.slot, self.me.slot, is_random))
+            if sender not in links:
+                # It came too late: the link is not counted on.
+                self._send(sender, say.LinkDropped(sender.slot, self.me.slot, is_random))
             return
         self._calm = 0
+        links[sender] = None
         self.learn((profile,))
-        self.known.setdefault(sender, profile)
-        (self.drawn if is_random else self.near)[sender] = None
         self.choose(now_ms)
 
     def _on_link_refused(self, sender: PeerId, is_random: bool, now_ms: int) -> None:
@@ -437,7 +445,10 @@ class SimilarityMember:
             self._forget_candidate(peer)
         for asked in [each for each, until_ms in self._asked.items() if until_ms <= now_ms]:
             del self._asked[asked]
-            self._forget_candidate(asked[0])
+            peer, is_random = asked
+            self._send(peer, say.LinkDropped(peer.slot, self.me.slot, is_random))
+            if peer not in self.neighbours():
+                self._forget_candidate(peer)
         if self._walk is not None and self._walk[1] <= now_ms:
             self._walk = None
         oldest = self._ticks - CANDIDATE_TICKS
@@ -451,20 +462,22 @@ class SimilarityMember:
     def _tell_list(self, to: PeerId, *, is_answer: bool) -> None:
         profile = self.known.get(to)
         if profile is not None:
+            kinds = (
+                to in self.near or (to, False) in self._asked,
+                to in self.drawn or (to, True) in self._asked,
+            )
             best = self._best_for(profile)
-            self._send(to, say.Exchanged(to.slot, self.me.slot, best, is_answer))
+            self._send(to, say.Exchanged(to.slot, self.me.slot, best, is_answer, *kinds))
 
-    def _on_exchanged(
-        self, sender: PeerId, profiles: tuple[Profile, ...], is_answer: bool, now_ms: int
-    ) -> None:
-        if self.learn(profiles):
+    def _on_exchanged(self, sender: PeerId, message: say.Exchanged, now_ms: int) -> None:
+        kinds = (message.is_near, message.is_random)
+        if self.choosers.get(sender, (False, False)) != kinds:
+            # What was said of the link was lost with an earlier one.
+            self._set_chooser(sender, False, is_on=message.is_near)
+            self._set_chooser(sender, True, is_on=message.is_random)
+        if self.learn(message.profiles):
             self._calm = 0
-        if not is_answer:
-            if sender not in self.neighbours():
-                # It counts on a link that is none: it asks again if it still wants it.
-                for is_random in (False, True):
-                    self._send(sender, say.LinkRefused(sender.slot, self.me.slot, is_random))
-                    self._send(sender, say.LinkDropped(sender.slot, self.me.slot, is_random))
+        if not message.is_answer:
             self._tell_list(sender, is_answer=True)
         self.choose(now_ms)
 
@@ -498,13 +511,14 @@ class SimilarityMember:
         self._search(now_ms)
         self.choose(now_ms)
 
-    def install(self, near: list[Profile], drawn: list[Profile]) -> None:
+    def install(self, near: list[Profile], drawn: list[Profile], *, is_clique: bool) -> None:
         """Have these links: for a start that is set."""
         for profiles, links in ((near, self.near), (drawn, self.drawn)):
             for profile in profiles:
                 self.known[profile.peer] = profile
                 links[profile.peer] = None
         self._has_searched = True
+        self.is_clique = is_clique
 
     def install_chooser(self, profile: Profile, is_random: bool) -> None:
         """Be chosen by this member: for a start that is set."""

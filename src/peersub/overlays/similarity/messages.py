@@ -103,12 +103,17 @@ class LinkDropped(Message):
 
 @dataclass(frozen=True, slots=True)
 class Exchanged(Message):
-    """I am this, and know these, the best for you first; tell me yours if this is no answer."""
+    """I am this, and know these, the best for you first; tell me yours if this is no answer.
+
+    The last two say which links to you I count on, near and random: whoever made a link knows.
+    """
 
     to: int
     sender: int
     profiles: tuple[Profile, ...]
     is_answer: bool
+    is_near: bool
+    is_random: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ form, which has the counts of all pairs in arrays, get the same numbers.
 
 from __future__ import annotations
 
-from math import hypot
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.similarity.settings import JACCARD, WELL_CONNECTED, SimilaritySettings
@@ -52,7 +52,8 @@ _NOTHING: Final = 1e-30
 
 def connection_factor(one: Profile, other: Profile) -> float:
     """How well two members are connected, from one half to 1."""
-    latency_ms = hypot(one.x_ms - other.x_ms, one.y_ms - other.y_ms)
+    across, along = one.x_ms - other.x_ms, one.y_ms - other.y_ms
+    latency_ms = sqrt(across * across + along * along)
     bandwidth = min(one.bandwidth_mbit, other.bandwidth_mbit)
     factor: float = (factor_of_latency(latency_ms) + factor_of_bandwidth(bandwidth)) / 2
     return factor
@@ -76,14 +77,9 @@ def factor_of_bandwidth(bandwidth_mbit: Any) -> Any:
     return 0.5 + 0.5 * bandwidth_mbit / (BANDWIDTH_SCALE_MBIT + bandwidth_mbit)
 
 
-def pair_hash(chooser: int, chosen: int) -> int:
-    """64 bits by which a member orders others that are equally good: another order for each.
-
-    The places of both are 64-bit draws; this is a few multiplications, for all pairs of a network.
-    The paper prefers those with the fewest links; an order of one's own spreads links as well, and
-    does not depend on who came first.
-    """
-    mixed = (chooser * 0x9E3779B97F4A7C15 + chosen) & _MASK
+def pair_hash(one: int, other: int) -> int:
+    """64 bits that depend on two draws: a few multiplications, for all pairs of a network."""
+    mixed = (one * 0x9E3779B97F4A7C15 + other) & _MASK
     mixed ^= mixed >> 30
     mixed = mixed * 0xBF58476D1CE4E5B9 & _MASK
     mixed ^= mixed >> 27

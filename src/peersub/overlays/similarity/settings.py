@@ -29,6 +29,9 @@ MEAN, JACCARD, WELL_CONNECTED = PROXIMITIES = ("mean", "jaccard", "well-connecte
 """How near two members are (`proximity`): the paper's f_s; what both match over what one of them
 matches; f_s weighed by latency and bandwidth."""
 
+INDULGENCE_MAX: Final = 100
+"""A copy with more would go anywhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimilaritySettings:
@@ -100,6 +103,8 @@ class SimilaritySettings:
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
         if not 0 <= self.random_forward <= 1:
             raise ValueError(f"random_forward is a share, not {self.random_forward}")
+        if self.indulgence > INDULGENCE_MAX:
+            raise ValueError(f"indulgence is at most {INDULGENCE_MAX}, not {self.indulgence}")
         for name in _POSITIVE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is 1 or more, not {getattr(self, name)}")

@@ -1,11 +1,10 @@
 """Documents drawn from a schema: each by its number, valid by construction, of a wanted size.
 
 A document begins as little as the schema allows. Each particle that may occur once more is open,
-with the probability `optional_share`, or in reserve. One that is open is drawn evenly and filled
-with the least that is valid, which brings others of its own, until the wanted number of tags is
-reached. When nothing is open, one is drawn from the reserve. So a document uses few of the parts
-that its schema offers, and those often, as documents do. A choice is drawn evenly among the options
-that fit into the levels that are left.
+with the probability `optional_share`, or in reserve, and is to occur up to `repeats_max` times
+more. One that is open is drawn evenly and filled with the least that is valid, which brings others
+of its own, until the wanted number of tags is reached. When nothing is open, one is drawn from the
+reserve. A choice is drawn evenly among the options that fit into the levels that are left.
 
 Laws: the content of each element is in the language of its content model at every moment; no
 element lies deeper than `levels_max`; document k is a function of schema, settings and k; `text`
@@ -45,6 +44,7 @@ class _Part:
     Attributes:
         levels: the least levels that one occurrence takes.
         tags: the least tags that one occurrence takes.
+        levels_of_options: the levels that the highest option of a choice needs.
     """
 
     minimum: int
@@ -54,6 +54,11 @@ class _Part:
     is_choice: bool
     element: _Kind | None = None
     parts: list[_Part] = field(default_factory=list)
+    levels_of_options: int = 0
+
+    def __post_init__(self) -> None:
+        if self.is_choice:
+            self.levels_of_options = max((part.levels_needed for part in self.parts), default=0)
 
     @property
     def levels_needed(self) -> int:
@@ -83,8 +88,9 @@ class _Node:
 
 _Holder = list["_Node | _Holder"]
 """The occurrences of a particle, each a node, or what the parts of a group hold."""
-_Opening = tuple[_Part, _Holder, int]
-"""A particle with room, what holds its occurrences, and the level of the element around it."""
+_Opening = tuple[_Part, _Holder, int, int]
+"""A particle with room, what holds its occurrences, the level of the element around it, and how
+many occurrences it is to have."""
 
 
 class DocumentGenerator:
@@ -241,7 +247,7 @@ class _Growth:
 
     def _fill(self, opening: _Opening) -> None:
         """Let a particle occur once more, with at least one element if that is possible."""
-        part, holder, level = opening
+        part, holder, level, limit = opening
         tags, starts = self._tags, (len(self._openings), len(self._reserve))
         self._add(part, holder, level)
         while self._tags == tags:
@@ -249,8 +255,16 @@ class _Growth:
             if inner is None:
                 return
             self._fill(inner)
-        if len(holder) < part.maximum:
+        if len(holder) < limit:
             self._openings.append(opening)
+        elif len(holder) < part.maximum:
+            self._reserve.append((part, holder, level, self._limit(part, len(holder))))
+
+    def _limit(self, part: _Part, held: int) -> int:
+        """How many occurrences a particle with so many gets, if it gets more."""
+        if held + 1 == part.maximum:
+            return part.maximum
+        return min(part.maximum, held + 1 + self._draws.below(self._settings.repeats_max))
 
     def _hold(self, part: _Part, level: int) -> _Holder:
         """What a particle must at least hold; if it may hold more, it is open or in reserve."""
@@ -259,7 +273,8 @@ class _Growth:
             self._add(part, holder, level)
         if part.maximum > part.minimum and level + max(part.levels, 1) <= self._settings.levels_max:
             is_used = self._draws.share() < self._settings.optional_share
-            (self._openings if is_used else self._reserve).append((part, holder, level))
+            limit = self._limit(part, part.minimum)
+            (self._openings if is_used else self._reserve).append((part, holder, level, limit))
         return holder
 
     def _add(self, part: _Part, holder: _Holder, level: int) -> None:
@@ -267,7 +282,11 @@ class _Growth:
         if part.element is not None:
             self._add_element(part.element, holder, level)
         elif part.is_choice:
-            holder.append([self._hold(self._option(part, level), level)])
+            option = self._option(part, level)
+            if option.element is not None and option.maximum == 1 == option.minimum:
+                self._add_element(option.element, holder, level)
+            else:
+                holder.append(self._hold(option, level))
         else:
             holder.append([self._hold(inner, level) for inner in part.parts])
 
@@ -279,7 +298,9 @@ class _Growth:
     def _option(self, part: _Part, level: int) -> _Part:
         """One of the options that fit; the smallest once the document is large enough."""
         room = self._settings.levels_max - level
-        fitting = [option for option in part.parts if option.levels_needed <= room]
+        fitting = part.parts
+        if room < part.levels_of_options:
+            fitting = [option for option in fitting if option.levels_needed <= room]
         if self._tags >= self._wanted:
             return min(fitting, key=_tags_needed)
         return fitting[self._draws.below(len(fitting))]

@@ -24,6 +24,7 @@ from peersub.workloads.xml.schema import (
 __all__ = ["read_dtd"]
 
 _LOCATION: Final = "peersub:schema.dtd"
+_NO_DECLARATION: Final = b"<!-- -->"
 _OCCURS: Final[dict[str, tuple[int, int | None]]] = {
     "once": (1, 1),
     "opt": (0, 1),
@@ -94,24 +95,28 @@ def _declarations(
 
         def resolve(self, location: str, public: str, context: Any) -> Any:
             if location == _LOCATION:
-                return self.resolve_string(data, context)
+                return self.resolve_string(data or _NO_DECLARATION, context)
             found = resolve(location)
             if found is None:
                 notes[f"the entity {location!r} was left out: the file is not there"] = None
-                return self.resolve_empty(context)
-            return self.resolve_string(found, context)
+            # Never nothing: libxml2 would then look for the file by itself.
+            return self.resolve_string(found or _NO_DECLARATION, context)
 
     parser = etree.XMLParser(load_dtd=True, no_network=True, resolve_entities=False)
     parser.resolvers.add(Files())
     try:
         top = etree.fromstring(f'<!DOCTYPE any SYSTEM "{_LOCATION}"><any/>'.encode(), parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise SchemaError(f"the DTD cannot be read: {error}") from None
+        raise SchemaError(f"this is no DTD, and no XSD: {_reason(error)}") from None
     read = top.getroottree().docinfo.externalDTD
     found = [] if read is None else list(read.iterelements())
     if not found:
         raise SchemaError("the DTD declares no element")
     return found
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "msg", error))
 
 
 def _root(contents: dict[str, Particle]) -> str:

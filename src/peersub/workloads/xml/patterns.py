@@ -1,10 +1,11 @@
 """Tree patterns drawn by walking down a schema: each by its number, and none that is in vain.
 
-A pattern draws its height evenly from 1 to `height_max` and walks down from the schema's root, a
-step per level, until the height is reached or an element has no children. The next element is one
-of the children, by Zipf's law over their alphabetical order. A step is written as `*` instead of
-its label, or hangs by `//` and then may walk over more than one level, each with the probability
-that the settings name; a step may have a second branch, which walks on from the same element.
+A pattern draws its height evenly, `height_min` to `height_max`, and walks down from the schema's
+root, a step per level, until the height is reached or an element has no children. The next element
+is one of the children, by Zipf's law over their alphabetical order. A step is written as `*`
+instead of its label, or hangs by `//` and then may walk over more than one level, each with the
+probability that the settings name; a step may have a second branch, which walks on from the same
+element.
 
 Law: some valid document of at most `levels_max` levels matches. The walk itself says which: it
 goes only where an element still fits, and two branches begin with children that one element can
@@ -37,7 +38,7 @@ class PatternGenerator:
     """Tree patterns of a schema, by number.
 
     >>> from peersub.workloads.xml.news import news_schema
-    >>> patterns = PatternGenerator(news_schema(), PatternSettings(height_max=1, wildcard_share=0))
+    >>> patterns = PatternGenerator(news_schema(), PatternSettings(height_min=1, height_max=1))
     >>> patterns.text(0)
     '/news'
 
@@ -94,7 +95,7 @@ class PatternGenerator:
         """The running sums of Zipf's law over so many ranks."""
         if len(self._zipf) < count:
             ranks = range(1, max(count, 64) + 1)
-            self._zipf = list(accumulate(rank**-self.settings.skew for rank in ranks))
+            self._zipf = list(accumulate(rank**-self.settings.zipf_exponent for rank in ranks))
         return self._zipf[:count]
 
 
@@ -111,7 +112,8 @@ class _Walk:
 
     def pattern(self) -> PatternNode:
         """Walk from the root."""
-        height = 1 + self._draws.below(self._settings.height_max)
+        low, high = self._settings.height_min, self._settings.height_max
+        height = low + self._draws.below(high - low + 1)
         root = self._generator.schema.root
         if self._draws.share() < self._settings.descendant_share:
             key, level = self._walked(root, 1)

@@ -161,7 +161,9 @@ class _Reader:
         free = [
             name
             for name, node in own.items()
-            if (space, name) not in referred and node.get("abstract") != "true"
+            if (space, name) not in referred
+            and node.get("abstract") != "true"
+            and not node.get("substitutionGroup")
         ]
         if len(free) != 1:
             raise SchemaError(
