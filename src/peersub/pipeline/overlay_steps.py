@@ -100,7 +100,7 @@ class OverlaySteps(Steps):
             similar=place("similar"),
             scratch=str(self.workspace.scratch(f"society-{settings.overlay}")),
             members_count=steps["members"].counts["members"],
-            is_complete=bool(organise["is_complete"]),
+            is_complete=bool(organise.get("is_complete")),
         )
         row = planned(self.spark, settings, organised, str(target)).first().asDict()
         is_tree = settings.overlay == "containment"
