@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from overlays.bulk_worlds import World
@@ -16,7 +15,6 @@ from overlays.semantic.member_worlds import (
     settings_of,
     simulated_members,
 )
-from peersub.overlays.bulk import MemberGraph, MemberTree
 from peersub.overlays.containment import planning as tree_planning
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.semantic.bulk_members import MemberRouter, member_overlay, node_receipts
@@ -24,13 +22,9 @@ from peersub.overlays.settings import settings_from
 from peersub.overlays.similarity import planning as graph_planning
 from peersub.pipeline.kernels.member_graphs import (
     exact_graph,
-    joined_graph,
-    link_share,
-    write_society,
 )
 from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree
 from peersub.pipeline.kernels.plan_files import read_plan, write_plan
-from peersub.pipeline.schemas import SIMILAR
 from pipeline.member_tables import classes_table, coverings_table, member_names, members_table
 
 NETWORKS: dict[str, tuple[str, dict[str, object]]] = {
@@ -42,8 +36,11 @@ NETWORKS: dict[str, tuple[str, dict[str, object]]] = {
     "similarity of the paper": (
         "similarity",
         {
-            **{"nearest": 5, "choice": "nearest", "random_forward": 0.5},
-            **{"origin_spreads": False, "clique_up_to": 0},
+            "nearest": 5,
+            "choice": "nearest",
+            "random_forward": 0.5,
+            "origin_spreads": False,
+            "clique_up_to": 0,
         },
     ),
     "similarity, indulgent": (

@@ -259,8 +259,10 @@ BANDS: Final = _dataset(
     rows=pa.int32(),
     sampled_min=pa.int32(),
     sampled_max=pa.int32(),
+    demand=pa.string(),
 )
-"""A row is a folder with the compiled index of some thousand classes of similar selectivity."""
+"""A row is a folder with the compiled index of some thousand classes of similar selectivity, which
+all demand one attribute, or none if `demand` is empty."""
 
 COVERINGS: Final = _dataset(
     "coverings", digest=pa.binary(), coverer=pa.binary(), rank=pa.int32(), coverers=pa.int32()

@@ -192,7 +192,7 @@ class Steps:
         matches = self._keep("sampled", organise.sampled_matches(sample, shards, settings))
         found = organise.classes_of(self.read("subscriptions"), matches)
         classes = self._written(found, folder / "classes")
-        search = covering.CoveringSettings.fit(classes.count())
+        search = covering.CoveringSettings.fit(classes.count(), self._keep)
         written = covering.class_bands(classes, str(self.workspace.scratch("bands")), search)
         bands = covering.band_folders(self._keep("band_list", written))
         coverings = self._written(
