@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from overlays.bulk_worlds import World
@@ -15,17 +16,23 @@ from overlays.semantic.member_worlds import (
     settings_of,
     simulated_members,
 )
+from peersub.overlays.bulk import MemberGraph, MemberTree
 from peersub.overlays.containment import planning as tree_planning
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.semantic.bulk_members import MemberRouter, member_overlay, node_receipts
-from peersub.overlays.settings import settings_from
+from peersub.overlays.settings import SettingsError, settings_from
 from peersub.overlays.similarity import planning as graph_planning
 from peersub.pipeline.kernels.member_graphs import (
     exact_graph,
+    joined_graph,
+    link_share,
+    write_society,
 )
 from peersub.pipeline.kernels.member_plans import TreeSettings, planned_tree
 from peersub.pipeline.kernels.plan_files import read_plan, write_plan
+from peersub.pipeline.schemas import SIMILAR
 from pipeline.member_tables import classes_table, coverings_table, member_names, members_table
+from pipeline.test_route_kernels import assert_equal
 
 NETWORKS: dict[str, tuple[str, dict[str, object]]] = {
     "containment": ("containment", {}),
@@ -138,3 +145,82 @@ def test_members_receive_what_the_simulator_says(
         assert found.receipts == expected.receipts
         assert members_reached(found, overlay) == members_reached(expected, overlay)
         assert sorted(found.deliveries) == sorted(expected.deliveries)
+
+
+def similar_by_brute_force(classes: pa.Table, count: int) -> pa.Table:
+    """Per class the ones that share most events of the sample with it."""
+    rows = [row for row in classes.to_pylist() if row["profile"]]
+    bits = {row["digest"]: int.from_bytes(row["profile"], "little") for row in rows}
+    found = []
+    for digest, own in bits.items():
+        shared = {other: (own & theirs).bit_count() for other, theirs in bits.items()}
+        del shared[digest]
+        best = sorted(shared, key=lambda other: (-shared[other], other))[:count]
+        found += [
+            {"digest": digest, "neighbour": other, "rank": rank, "similarity": 0.5}
+            for rank, other in enumerate(best)
+        ]
+    return pa.Table.from_pylist(found, SIMILAR.arrow)
+
+
+@pytest.mark.parametrize("choice", ["climb", "nearest"])
+def test_members_choose_among_candidates_as_among_all(choice: str, tmp_path: Path) -> None:
+    """Where all filters are listed, most links for what others want are those of the exact graph.
+
+    Not all: of a filter with many members some are named, and who matches no event of the sample
+    is linked with others like it, whichever they are.
+    """
+    world = drawn_world("similarity", {"choice": choice}, 3, 40, 120, [0])
+    settings: Any = settings_from(overlay_kind("similarity").settings_class, settings_of(world))
+    members, classes = members_table(world), classes_table(world)
+    similar = similar_by_brute_force(classes, classes.num_rows)
+    write_society(members, classes, similar, world.seed, str(tmp_path))
+    links = sum(link_share(str(tmp_path), share, 3, world.seed, settings) for share in range(3))
+    graph = joined_graph(str(tmp_path), 3)
+    exact = exact_graph(members, classes, world.seed, settings)
+    assert np.array_equal(graph.places, exact.places)
+    assert np.array_equal(graph.counts, exact.counts)
+    assert len(graph.targets) <= 2 * links
+    found, expected = near_pairs(graph), near_pairs(exact)
+    assert found == {(other, one) for one, other in found}
+    homes = graph.members.nodes
+    assert all(homes[one] != homes[other] for one, other in found)
+    due = {pair for pair in expected if min(graph.counts[list(pair)]) > 0}
+    assert len(due) > 100
+    assert len(found & due) > 0.8 * len(due)
+
+
+def near_pairs(graph: MemberGraph) -> set[tuple[int, int]]:
+    origins = np.repeat(np.arange(len(graph.members)), np.diff(graph.starts))
+    near = graph.is_near
+    return set(zip(origins[near].tolist(), graph.targets[near].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("network", ["containment", "similarity"])
+def test_plans_of_members_are_read_as_they_were_written(network: str, tmp_path: Path) -> None:
+    overlay, settings = NETWORKS[network]
+    world = drawn_world(overlay, settings, 2, 12, 40, [0])
+    router_of(world, tmp_path)
+    plan = read_plan(str(tmp_path / "plan"))
+    assert isinstance(plan.sources, MemberTree if overlay == "containment" else MemberGraph)
+    write_plan(plan, str(tmp_path / "again"))
+    assert_equal(read_plan(str(tmp_path / "again")), plan)
+    names = member_names(world)
+    assert plan.sources.members.nodes.tolist() == [int(node[1:]) for node, _, _ in names]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "settings", "words"),
+    [
+        ("containment", {"sibling_threshold": 4}, "sibling"),
+        ("similarity", {"summary_bytes": 8}, "summar"),
+        ("similarity", {"proximity": "well-connected"}, "position"),
+    ],
+)
+def test_settings_that_plans_cannot_have_are_refused(
+    overlay: str, settings: dict[str, object], words: str
+) -> None:
+    module = member_overlay(overlay)
+    assert module is not None
+    with pytest.raises(SettingsError, match=words):
+        module.check(settings_from(overlay_kind(overlay).settings_class, settings))
