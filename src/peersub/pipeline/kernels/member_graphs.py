@@ -31,7 +31,7 @@ from peersub.overlays.similarity.planning import (
     links_of,
     member_graph,
 )
-from peersub.overlays.similarity.settings import SimilaritySettings
+from peersub.overlays.similarity.settings import CLIMB, SimilaritySettings
 from peersub.pipeline.kernels.member_plans import digests_of
 from peersub.pipeline.kernels.whole_files import whole_file
 
@@ -165,8 +165,10 @@ class _Society:
     """The arrays of `write_society`, mapped."""
 
     def __init__(self, folder: str) -> None:
+        # Mapped all the same, without what NumPy's own class for it costs at each look.
         found: dict[str, Any] = {
-            name: np.load(Path(folder) / f"{name}.npy", mmap_mode="r") for name in _ARRAYS
+            name: np.load(Path(folder) / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+            for name in _ARRAYS
         }
         self.known = Members(nodes=found["nodes"], slots=found["slots"])
         self.filters: np.ndarray = found["filters"]
@@ -214,8 +216,10 @@ def link_share(
     rule = replace(settings, clique_up_to=0)
     near, random = [], []
     for member in range(share, len(society.filters), shares):
-        others = [(each, society.candidate(each)) for each in society.named_to(member)]
         me = society.candidate(member)
+        # Who matches nothing climbs to nobody.
+        named = society.named_to(member) if me.bits or rule.choice != CLIMB else ()
+        others = [(each, society.candidate(each)) for each in named]
         by_choice, by_draw = links_of(me, others, society.addresses, seed, rule)
         near += [(member, each) for each in by_choice]
         random += [(member, each) for each in by_draw]
