@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from overlays.semantic.member_worlds import (
     settings_of,
     simulated_members,
 )
+from peersub.filters.filter import Filter
 from peersub.overlays.bulk import MemberGraph, MemberTree
 from peersub.overlays.containment import planning as tree_planning
 from peersub.overlays.registry import overlay_kind
@@ -145,6 +147,35 @@ def test_members_receive_what_the_simulator_says(
         assert found.receipts == expected.receipts
         assert members_reached(found, overlay) == members_reached(expected, overlay)
         assert sorted(found.deliveries) == sorted(expected.deliveries)
+
+
+# Three ways to cut one shape into two boxes: equivalent, and not equal.
+CUT_UP = (
+    "(a BETWEEN 0 AND 6 AND b BETWEEN 0 AND 3) OR (a BETWEEN 0 AND 3 AND b BETWEEN 0 AND 6)",
+    "(a BETWEEN 0 AND 3 AND b BETWEEN 0 AND 6) OR (a BETWEEN 2 AND 6 AND b BETWEEN 0 AND 3)",
+    "(a BETWEEN 0 AND 6 AND b BETWEEN 0 AND 3) OR (a BETWEEN 0 AND 3 AND b BETWEEN 1 AND 6)",
+)
+
+
+@pytest.mark.parametrize("rule", ["depth", "selectivity"])
+def test_filters_that_are_equivalent_and_not_equal_are_one_class(rule: str, tmp_path: Path) -> None:
+    world = drawn_world("containment", {"rule": rule, "equal_degree": 2}, 6, 9, 40, range(9))
+    cut_up = [(f"cut{number}", Filter(CUT_UP[number % 3])) for number in range(20)]
+    mixed = [each for pair in zip(world.subscriptions, cut_up, strict=False) for each in pair]
+    world = replace(world, subscriptions=mixed)
+    assert len({wanted.digest for name, wanted in mixed if name.startswith("cut")}) == 3
+    expected, found = simulated_members(world), routed(world, router_of(world, tmp_path))
+    assert found.receipts == expected.receipts
+    assert found.members == expected.members
+    assert sorted(found.deliveries) == sorted(expected.deliveries)
+    plan = read_plan(str(tmp_path / "plan"))
+    assert isinstance(plan.sources, MemberTree)
+    names = [wanted.text for _, _, wanted in member_names(world)]
+    cut = {Filter(text).text for text in CUT_UP}
+    classes = {
+        int(number) for text, number in zip(names, plan.sources.classes, strict=True) if text in cut
+    }
+    assert len(classes) == 1
 
 
 def similar_by_brute_force(classes: pa.Table, count: int) -> pa.Table:
