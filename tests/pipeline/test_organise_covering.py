@@ -4,6 +4,7 @@ from decimal import Decimal
 from random import Random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from filters.xpath.xpath_strategies import filters_of, patterns
 from matching.populations import filter_text
 from peersub.filters.filter import Filter
 from peersub.pipeline.kernels import coverers
-from peersub.pipeline.kernels.class_bands import filter_of, write_band
+from peersub.pipeline.kernels.class_bands import demanding_kernel, filter_of, write_band
 from peersub.pipeline.kernels.coverers import CoveringBounds, coverers_of, coverings_kernel
 from peersub.pipeline.kernels.witnesses import WITNESSES_MAX, indexed_form, witnesses_of
 from peersub.pipeline.schemas import COVERINGS
@@ -39,11 +40,15 @@ def table_of(texts, sampled=None):
 
 
 def bands_of(classes, folder, size):
+    """Bands of the classes that demand an attribute, for each attribute, and of the others."""
     ordered = classes.sort_by([("sampled", "ascending"), ("digest", "descending")])
-    starts = range(0, classes.num_rows, size)
-    return [
-        write_band(ordered.slice(start, size), band, folder) for band, start in enumerate(starts)
-    ]
+    table = pa.Table.from_batches(demanding_kernel(ordered.to_batches()))
+    bands = []
+    for demand in sorted(set(table["demand"].to_pylist())):
+        own = table.filter(pc.equal(table["demand"], demand)).drop_columns("demand")
+        for start in range(0, own.num_rows, size):
+            bands.append(write_band(own.slice(start, size), len(bands), folder, demand))
+    return bands
 
 
 def covers_by_brute_force(classes):
@@ -148,8 +153,9 @@ TEXTS += [
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_covering_is_found_and_nothing_else(seed, tmp_path):
+def test_every_covering_is_found_and_nothing_else(seed, tmp_path, monkeypatch):
     random = Random(seed)
+    monkeypatch.setattr(coverers, "ASKING_CLASSES_MAX", random.choice((7, 2_048)))
     texts = [filter_text(random, random.randrange(3)) for _ in range(90)]
     classes = table_of([*texts, *TEXTS, *PATTERNS])
     bands = bands_of(classes, tmp_path, 40)
@@ -158,6 +164,23 @@ def test_every_covering_is_found_and_nothing_else(seed, tmp_path):
     assert sum(map(len, expected.values())) > 200
     for digest, proven in zip(classes["digest"].to_pylist(), found, strict=True):
         assert [coverer.digest for coverer in proven] == sorted(expected[digest])
+
+
+def test_classes_only_look_at_bands_whose_demand_they_share(tmp_path, monkeypatch):
+    texts = [f"a{n} > {value}" for n in range(5) for value in range(4)]
+    classes = table_of([*texts, "a0 > 1 AND a3 > 2", "a1 > 1 OR a2 > 9", "TRUE"])
+    bands = bands_of(classes, tmp_path, 100)
+    assert [band.demand for band in bands] == ["", "a0", "a1", "a2", "a3", "a4"]
+    visits = []
+    search = coverers._Block.search
+    monkeypatch.setattr(
+        coverers._Block, "search", lambda *given: (visits.append(len(given[1])), search(*given))
+    )
+    found = coverers_of(classes, bands, UNBOUNDED)
+    expected = covers_by_brute_force(classes)
+    assert [{c.digest for c in proven} for proven in found] == list(expected.values())
+    # All look at those without a demand; each of one attribute at one more, one of two at two.
+    assert visits == [23, 5, 4, 4, 5, 4]
 
 
 def test_few_are_asked_in_vain(tmp_path, monkeypatch):
@@ -199,9 +222,9 @@ def test_a_chain_lists_its_nearest_coverers_and_looks_at_few(tmp_path, monkeypat
     bounds = CoveringBounds(coverers_max=3, proven_max=5, asked_max=50)
     bands = bands_of(classes, tmp_path, 64)
     visits = []
-    search = coverers._search_band
+    search = coverers._Block.search
     monkeypatch.setattr(
-        coverers, "_search_band", lambda *given: (visits.append(given[1].sum()), search(*given))
+        coverers._Block, "search", lambda *given: (visits.append(len(given[1])), search(*given))
     )
     (batch,) = coverings_kernel(classes.to_batches(), bands, bounds)
     assert batch.schema == COVERINGS.arrow

@@ -68,8 +68,11 @@ def _options(target: str, given: Mapping[str, Any]) -> PipelineOptions:
         if not any(name in table for table in known):
             raise CommandError(f"--set {name}: none of {', '.join(overlays)} has this setting.")
     try:
-        for each, table in zip(classes, known, strict=True):
-            settings_from(each, {name: settings[name] for name in settings if name in table})
+        for overlay, each, table in zip(overlays, classes, known, strict=True):
+            own = settings_from(each, {name: settings[name] for name in settings if name in table})
+            hosting = overlay_kind(overlay).part("planning")
+            if hosting is not None:
+                hosting.check(own)
     except SettingsError as error:
         raise CommandError(f"--set: {error}.") from None
     try:

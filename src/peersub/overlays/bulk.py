@@ -13,6 +13,9 @@ whose interest opens an edge. There are four kinds:
   and what a member wants itself opens those that leave it.
 * None, where edges are always open.
 
+Where nodes host very many members a plan says in `MemberTree` or `MemberGraph` who is linked with
+whom, and has no other edges (`semantic.bulk_members`).
+
 Laws of an overlay's `bulk` module (`BulkOverlay`): `plan` is a function of its arguments, and the
 receipts of `route` are those of the simulator on the same network, started converged, without
 faults and with one latency for all links: the same receivers, first senders, hops and messages.
@@ -36,7 +39,10 @@ from peersub.overlays.settings import SettingsError
 __all__ = [
     "BulkOverlay",
     "Edges",
+    "MemberGraph",
     "MemberSources",
+    "MemberTree",
+    "Members",
     "NodeRuns",
     "Plan",
     "Receipts",
@@ -107,6 +113,50 @@ class RowSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Who takes part where a node hosts a member per filter, in the order of (node, slot)."""
+
+    nodes: np.ndarray
+    """Per member its node."""
+    slots: np.ndarray
+    """Per member its slot there."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTree:
+    """A containment tree: classes of members, each below another or at the top level."""
+
+    members: Members
+    classes: np.ndarray
+    """Per member its class."""
+    parents: np.ndarray
+    """Per class its parent; -1 at the top level."""
+    ranks: np.ndarray
+    """Per class the place of its first member's filter in the order of digests."""
+    equal_degree: int
+    top_degree: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberGraph:
+    """A similarity graph: the links of member m are those from `starts[m]` to `starts[m + 1]`."""
+
+    members: Members
+    starts: np.ndarray
+    targets: np.ndarray
+    """Per link who is at its other end, in the order of members; each link is there twice."""
+    is_near: np.ndarray
+    """Per link whether one of its ends made it for what the other wants; else it is random."""
+    places: np.ndarray
+    """uint64 per member: the draw by which members are told apart."""
+    counts: np.ndarray
+    """Per member how many events of the sample it matches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSources:
     """Sources are the distinct filters of members, in their wire form.
 
@@ -124,7 +174,7 @@ class MemberSources:
     member at all."""
 
 
-Sources: TypeAlias = NodeRuns | RowSources | MemberSources | None
+Sources: TypeAlias = NodeRuns | RowSources | MemberSources | MemberTree | MemberGraph | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from peersub.pipeline.kernels.class_bands import BandFolder, write_band
+from peersub.pipeline.kernels.class_bands import BandFolder, demanding_kernel, write_band
 from peersub.pipeline.kernels.coverers import CoveringBounds, coverings_kernel
 from peersub.pipeline.schemas import BANDS, COVERINGS
+from peersub.pipeline.staging import Keep
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
 __all__ = ["CoveringSettings", "band_folders", "class_bands", "coverings_of"]
+
+COMPLETE_CLASSES_MAX: Final = 2_048
+"""Classes among which all coverers of each are found, though each may cover each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,26 @@ class CoveringSettings:
     bounds: CoveringBounds = field(default_factory=CoveringBounds)
     band_classes: int = 8_192
     tasks: int = 16
+    is_complete: bool = False
+    """Whether no bound can be reached."""
+    keep: Keep | None = None
+    """Writes a frame that is read more than once."""
+
+    @classmethod
+    def fit(cls, classes: int, keep: Keep | None = None) -> CoveringSettings:
+        """For so many classes: without bounds where they are few."""
+        if classes > COMPLETE_CLASSES_MAX:
+            return cls(keep=keep)
+        every = max(classes, 1)
+        return cls(CoveringBounds(every, every, every), is_complete=True, keep=keep)
 
 
 def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> DataFrame:
     """BANDS from CLASSES: write all classes below a folder that all workers share.
 
-    Classes that match equally many events of the sample are spread by their digests over the bands
-    that these take up, so that no band is much larger than asked for.
+    Classes of one demanded attribute are together, in the order of their selectivity. Those that
+    match equally many events of the sample are spread by their digests over the bands that these
+    take up, so that no band is much larger than asked for.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -53,22 +70,32 @@ def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> 
     def write(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        written = write_band(table, key[0].as_py(), folder)
+        demand, band = (each.as_py() for each in key)
+        written = write_band(table, band, folder, demand)
         return pa.Table.from_pylist([asdict(written)], schema=BANDS.arrow)
 
-    # One row per number of events: as many as the sample has, and one more.
-    per_count = classes.groupBy("sampled").agg(sql.count("*").alias("classes"))
-    below = sql.sum("classes").over(Window.orderBy("sampled")) - sql.col("classes")
-    starts = per_count.withColumn("below", below)
-    place = sql.col("below") + sql.pmod(sql.xxhash64("digest"), sql.col("classes"))
-    banded = classes.join(sql.broadcast(starts), "sampled").select(
-        "digest",
-        "language",
-        "text",
-        "sampled",
-        sql.floor(place / size).cast("int").alias("band"),
+    columns = ("digest", "language", "text", "sampled")
+    asked = classes.select(*columns).repartition(settings.tasks, "digest")
+    demanding = asked.mapInArrow(
+        demanding_kernel, "digest binary, language string, text string, sampled int, demand string"
     )
-    return banded.groupBy("band").applyInArrow(write, BANDS.spark)
+    if settings.keep is not None:
+        demanding = settings.keep("demanding", demanding)
+    # A row per attribute and number of events: few.
+    per_count = demanding.groupBy("demand", "sampled").agg(sql.count("*").alias("classes"))
+    growing: Any = Window.partitionBy("demand").orderBy("sampled")
+    below = sql.sum("classes").over(growing) - sql.col("classes")
+    per_demand = per_count.groupBy("demand").agg(sql.ceil(sql.sum("classes") / size).alias("bands"))
+    before = sql.sum("bands").over(Window.orderBy("demand")) - sql.col("bands")
+    first = per_demand.select("demand", before.alias("first"))
+    starts = per_count.withColumn("below", below).join(first, "demand")
+    place = sql.col("below") + sql.pmod(sql.xxhash64("digest"), sql.col("classes"))
+    banded = demanding.join(sql.broadcast(starts), ["demand", "sampled"]).select(
+        *columns,
+        "demand",
+        (sql.col("first") + sql.floor(place / size)).cast("int").alias("band"),
+    )
+    return banded.groupBy("demand", "band").applyInArrow(write, BANDS.spark)
 
 
 def band_folders(bands: DataFrame) -> tuple[BandFolder, ...]:

@@ -156,6 +156,8 @@ class _Job:
         if Target.ORGANISE not in stages or self._only_given():
             return
         yield _Step("placement", {"nodes": options.nodes}, steps.placement)
+        if any(map(steps.hosts_members, options.overlays)):
+            yield _Step("members", {"nodes": options.nodes}, steps.members)
         for overlay in options.overlays:
             chosen = {"nodes": options.nodes, "seed": options.seed, **steps.own(overlay)}
             yield _Step(f"plan:{overlay}", chosen, partial(steps.plan, overlay=overlay))

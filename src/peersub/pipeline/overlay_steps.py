@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from peersub.overlays.registry import overlay_kind
+from peersub.overlays.semantic.bulk_members import member_overlay
 from peersub.overlays.settings import settings_table
 from peersub.pipeline.plans import PlanSettings, make_plan, placement, planned_by_a_worker
 from peersub.pipeline.steps import Steps
@@ -18,6 +19,8 @@ __all__ = ["OverlaySteps"]
 
 MERGING_SAMPLE_MAX: Final = 256
 """Events by which imperfect merging is measured; each is held as a dict."""
+TASKS_PER_PROCESSOR: Final = 4
+"""Events differ in how far they spread: a task more or less evens that out."""
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json"}
 
 
@@ -56,12 +59,27 @@ class OverlaySteps(Steps):
         frame = placement(self.read("subscriptions"), self.options.nodes)
         return {"subscriptions": self._written(frame, folder / "placement").count()}
 
+    def members(self, folder: Path) -> Counts:
+        """Who takes part in overlays whose nodes host a member per filter."""
+        from peersub.pipeline.members import members_of, membership_of
+
+        subscriptions, nodes = self.read("subscriptions"), self.options.nodes
+        members = self._written(members_of(subscriptions, nodes), folder / "members")
+        self._written(membership_of(subscriptions, members, nodes), folder / "membership")
+        return {"members": members.count()}
+
+    def hosts_members(self, overlay: str) -> bool:
+        """Whether the nodes of an overlay host a member per filter."""
+        return member_overlay(overlay) is not None
+
     def plan(self, folder: Path, overlay: str) -> Counts:
         """The converged network of an overlay, to `plans/OVERLAY`."""
         from peersub.pipeline.kernels.plan_files import write_plan
 
         settings = self.plan_settings(overlay)
         target = folder / "plans" / overlay
+        if self.hosts_members(overlay):
+            return self._plan_of_members(settings, target)
         if settings.needs_subscriptions:
             planned = planned_by_a_worker(self.read("subscriptions"), settings, str(target))
             row = planned.first().asDict()
@@ -69,11 +87,41 @@ class OverlaySteps(Steps):
             (row,) = write_plan(make_plan(settings), str(target)).to_pylist()
         return {name: value for name, value in row.items() if isinstance(value, int)}
 
+    def _plan_of_members(self, settings: PlanSettings, target: Path) -> Counts:
+        from peersub.pipeline.kernels.member_graphs import EXACT_MEMBERS_MAX
+        from peersub.pipeline.members import Organised, planned
+
+        place, steps = self.workspace.path, self.workspace.steps
+        organise = steps["organise"].counts
+        organised = Organised(
+            members=place("members"),
+            classes=place("classes"),
+            coverings=place("coverings"),
+            similar=place("similar"),
+            scratch=str(self.workspace.scratch(f"society-{settings.overlay}")),
+            members_count=steps["members"].counts["members"],
+            is_complete=bool(organise.get("is_complete")),
+        )
+        row = planned(self.spark, settings, organised, str(target)).first().asDict()
+        is_tree = settings.overlay == "containment"
+        is_small = organised.members_count <= EXACT_MEMBERS_MAX
+        return {
+            **{name: value for name, value in row.items() if isinstance(value, int)},
+            "members": organised.members_count,
+            "is_exact": organised.is_complete if is_tree else is_small,
+        }
+
     # --- routes ----------------------------------------------------------------------------------
 
     def route(self, folder: Path, overlay: str) -> Counts:
-        """Every event over the plan: `receipts/OVERLAY` and `overlay_deliveries/OVERLAY`."""
+        """Every event over the plan: `receipts/OVERLAY` and `overlay_deliveries/OVERLAY`.
+
+        Where nodes host members also `outcomes/OVERLAY`.
+        """
         from peersub.pipeline.route import overlay_deliveries, receipts
+
+        if self.hosts_members(overlay):
+            return self._route_among_members(folder, overlay)
 
         deliveries, homes = self.read("deliveries"), self.read("placement")
         routed = receipts(
@@ -90,6 +138,31 @@ class OverlaySteps(Steps):
             folder / "overlay_deliveries" / overlay,
         )
         return {"receipts": received.count(), "deliveries": handed.count()}
+
+    def _route_among_members(self, folder: Path, overlay: str) -> Counts:
+        from peersub.pipeline import members
+
+        deliveries, membership = self.read("deliveries"), self.read("membership")
+        routed = members.routed_among_members(
+            self.read("events"),
+            deliveries,
+            membership,
+            self.plan_settings(overlay),
+            self.workspace.path("plans", overlay),
+            self.processors() * TASKS_PER_PROCESSOR,
+        )
+        kept = self._keep(f"routed-{overlay}", routed)
+        received = self._written(members.receipts_of(kept), folder / "receipts" / overlay)
+        outcomes = self._written(members.outcomes_of(kept), folder / "outcomes" / overlay, files=1)
+        handed = self._written(
+            members.deliveries_of_members(kept, membership, self.read("placement")),
+            folder / "overlay_deliveries" / overlay,
+        )
+        return {
+            "receipts": received.count(),
+            "deliveries": handed.count(),
+            **{f"member_{name}": value for name, value in members.summary_of(outcomes).items()},
+        }
 
     # --- audits ----------------------------------------------------------------------------------
 

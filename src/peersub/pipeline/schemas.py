@@ -21,18 +21,25 @@ __all__ = [
     "INGEST_COUNTS",
     "INTERESTED_ROWS",
     "JUDGEMENTS",
+    "MEMBERS",
+    "MEMBERSHIP",
+    "OUTCOMES",
     "OVERLAY_DELIVERIES",
     "PARSED",
     "PLACEMENT",
     "PLANNED",
+    "PLAN_CLASSES",
     "PLAN_EDGES",
     "PLAN_FILTERS",
+    "PLAN_LINKS",
+    "PLAN_MEMBERS",
     "PLAN_NODES",
     "PLAN_ROWS",
     "QUARANTINE",
     "RECEIPTS",
     "REPEATED_EVENTS",
     "REPEATED_SUBSCRIPTIONS",
+    "ROUTED",
     "SHARDS",
     "SAMPLE",
     "SAMPLED",
@@ -252,8 +259,10 @@ BANDS: Final = _dataset(
     rows=pa.int32(),
     sampled_min=pa.int32(),
     sampled_max=pa.int32(),
+    demand=pa.string(),
 )
-"""A row is a folder with the compiled index of some thousand classes of similar selectivity."""
+"""A row is a folder with the compiled index of some thousand classes of similar selectivity, which
+all demand one attribute, or none if `demand` is empty."""
 
 COVERINGS: Final = _dataset(
     "coverings", digest=pa.binary(), coverer=pa.binary(), rank=pa.int32(), coverers=pa.int32()
@@ -275,6 +284,15 @@ event of the sample have none."""
 
 PLACEMENT: Final = _dataset("placement", subscription_id=pa.string(), node=pa.int32())
 """The node that hosts each subscription, by its number in the plans."""
+
+MEMBERS: Final = _dataset(
+    "members", member=pa.int32(), node=pa.int32(), place=pa.int32(), digest=pa.binary()
+)
+"""Who takes part where nodes host a member per distinct filter, numbered in the order of the names
+of their nodes and of their places there, from 0: that of the first subscription with the filter."""
+
+MEMBERSHIP: Final = _dataset("membership", subscription_id=pa.string(), member=pa.int32())
+"""The member that each subscription belongs to."""
 
 PLAN_NODES: Final = _dataset(
     "nodes", node=pa.int32(), name=pa.string(), key=pa.int64(), place=pa.int32()
@@ -306,6 +324,25 @@ PLAN_FILTERS: Final = _dataset("filters", row=pa.int32(), filter=pa.binary())
 PLAN_ROWS: Final = _dataset("rows", row=pa.int32(), edge=pa.int32(), nearest=pa.int32())
 """The filter `row` is in the table of this edge, for parts of more than `nearest` nodes."""
 
+PLAN_MEMBERS: Final = _dataset(
+    "members",
+    **{"member": pa.int32(), "node": pa.int32(), "slot": pa.int32(), "class": pa.int32()},
+    place=pa.uint64(),
+    sampled=pa.int32(),
+)
+"""The members of a plan whose nodes host members. In a containment tree each has a `class`; in a
+similarity graph a `place`, the draw that decides between equals, and what it matches of the sample;
+else these are null."""
+
+PLAN_CLASSES: Final = _dataset(
+    "classes", **{"class": pa.int32(), "parent": pa.int32(), "rank": pa.int64()}
+)
+"""The classes of a containment tree; `parent` is -1 at the top level, `rank` the place of the
+class's first filter in the order of digests."""
+
+PLAN_LINKS: Final = _dataset("links", origin=pa.int32(), target=pa.int32(), near=pa.bool_())
+"""The links between members of a similarity graph, each from both ends; random if not `near`."""
+
 PLANNED: Final = _dataset(
     "planned",
     overlay=pa.string(),
@@ -334,6 +371,38 @@ RECEIPTS: Final = _dataset(
 """A row says that an event came to a node: first from `sender` (-1 for its publisher), after `hops`
 links, in `messages` messages in all; `wanted` if a subscription there matches it, else the node is
 a relay."""
+
+OUTCOMES: Final = _dataset(
+    "outcomes",
+    event_id=pa.string(),
+    members=pa.int64(),
+    matching=pa.int64(),
+    receivers=pa.int64(),
+    matching_receivers=pa.int64(),
+    messages=pa.int64(),
+    duplicates=pa.int64(),
+    hops=pa.int64(),
+    hops_max=pa.int64(),
+    false_positive_ratio=pa.float64(),
+    false_negative_ratio=pa.float64(),
+    precision=pa.float64(),
+)
+"""What became of an event among members (`overlays.semantic.metrics` defines each column); ratios
+are null where they are not defined."""
+
+ROUTED: Final = _dataset(
+    "routed",
+    **{field.name: field.type for field in OUTCOMES.arrow},
+    nodes=pa.list_(pa.int32()),
+    senders=pa.list_(pa.int32()),
+    node_hops=pa.list_(pa.int32()),
+    node_messages=pa.list_(pa.int32()),
+    wanted=pa.list_(pa.bool_()),
+    reached=pa.list_(pa.int32()),
+    reached_hops=pa.list_(pa.int32()),
+)
+"""All about the way of an event among members: `outcomes`; the columns of `receipts` as lists; and
+the members that matched and received it, with the hops to each."""
 
 OVERLAY_DELIVERIES: Final = _dataset(
     "overlay_deliveries",

@@ -192,7 +192,7 @@ class Steps:
         matches = self._keep("sampled", organise.sampled_matches(sample, shards, settings))
         found = organise.classes_of(self.read("subscriptions"), matches)
         classes = self._written(found, folder / "classes")
-        search = covering.CoveringSettings()
+        search = covering.CoveringSettings.fit(classes.count(), self._keep)
         written = covering.class_bands(classes, str(self.workspace.scratch("bands")), search)
         bands = covering.band_folders(self._keep("band_list", written))
         coverings = self._written(
@@ -204,6 +204,10 @@ class Steps:
         return {
             "classes": classes.count(),
             "covered": coverings.where("rank = 0").count(),
+            "cut_off": coverings.where(
+                f"rank = 0 and coverers >= {search.bounds.proven_max}"
+            ).count(),
+            "is_complete": search.is_complete,
             "coverings": coverings.count(),
             "neighbours": similar.count(),
             "unmeasured": similarity.unmeasured_count(classes),

@@ -1,9 +1,12 @@
-"""Bands: the classes of a population in the order of their selectivity, some thousand to a folder.
+"""Bands: classes that demand the same attribute, in the order of their selectivity, some thousand
+to a folder.
 
 A filter covers another only if it matches at least as many events of any sample. So the possible
-coverers of a class lie in its own band and those above it, and the most selective ones are found
-first by going up band by band. A folder holds the classes, sorted by (sampled, digest), and the
-compiled index of their indexed forms (`witnesses`), whose ids are the rows.
+coverers of a class lie in bands of its own selectivity and above, and the most selective ones are
+found first by going up band by band. And it covers another only if what it demands of an event is
+demanded there, too: of all bands only those of the attributes that a class demands are looked at,
+and those of filters that demand none. A folder holds the classes, sorted by (sampled, digest), and
+the compiled index of their indexed forms (`witnesses`), whose ids are the rows.
 
 Opened bands are kept per process, up to BANDS_OPEN_MAX; their arrays stay in the files until used.
 """
@@ -11,6 +14,7 @@ Opened bands are kept per process, up to BANDS_OPEN_MAX; their arrays stay in th
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,11 +25,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from peersub.filters.filter import Filter
+from peersub.filters.summary import Summary
 from peersub.matching.matcher import Matcher
 from peersub.pipeline.kernels.whole_files import stamp_of, whole_file
 from peersub.pipeline.kernels.witnesses import BODY, indexed_form
 
-__all__ = ["BandFolder", "OpenBand", "filter_of", "open_band", "write_band"]
+__all__ = [
+    "NO_DEMAND",
+    "BandFolder",
+    "OpenBand",
+    "demand_of",
+    "demanding_kernel",
+    "filter_of",
+    "open_band",
+    "write_band",
+]
+
+NO_DEMAND: Final = ""
+"""Of filters that demand no attribute: patterns, and those that some events match without any."""
 
 BANDS_OPEN_MAX: Final = 256
 FILTERS_KEPT_MAX: Final = 32_768
@@ -38,13 +55,17 @@ _EXPRESSION_WORDS: Final = ("RLIKE", "REGEXP")
 
 @dataclass(frozen=True, slots=True)
 class BandFolder:
-    """Where a band lies, and what the classes in it match of the sample, at least and at most."""
+    """Where a band lies, and what the classes in it match of the sample, at least and at most.
+
+    Each of them demands the attribute, unless it is NO_DEMAND.
+    """
 
     band: int
     folder: str
     rows: int
     sampled_min: int
     sampled_max: int
+    demand: str = NO_DEMAND
 
 
 @lru_cache(maxsize=FILTERS_KEPT_MAX)
@@ -53,7 +74,29 @@ def filter_of(language: str, text: str) -> Filter:
     return Filter(text) if language == "sql" else Filter.xpath(text)
 
 
-def write_band(classes: pa.Table, band: int, folder: str | Path) -> BandFolder:
+def demand_of(wanted: Filter) -> str:
+    """An attribute that each event must have which the filter matches, or NO_DEMAND.
+
+    >>> demand_of(Filter("price > 10 AND (symbol = 'A' OR size < 3)"))
+    'price'
+    """
+    if wanted.language != "sql" or not wanted.boxes:
+        return NO_DEMAND
+    needed = [{path[0] for path in box} for box in Summary(wanted).boxes]
+    return min(set.intersection(*needed), default=NO_DEMAND)
+
+
+def demanding_kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Classes (digest, language, text, sampled), each with an attribute that it demands."""
+    for batch in batches:
+        columns = zip(batch["language"].to_pylist(), batch["text"].to_pylist(), strict=True)
+        demands = [demand_of(filter_of(language, text)) for language, text in columns]
+        yield batch.append_column("demand", pa.array(demands, pa.string()))
+
+
+def write_band(
+    classes: pa.Table, band: int, folder: str | Path, demand: str = NO_DEMAND
+) -> BandFolder:
     """Write some classes (digest, language, text, sampled) as one band below a folder.
 
     Writing it again, by whoever, gives the same files: each appears whole or not at all.
@@ -66,7 +109,7 @@ def write_band(classes: pa.Table, band: int, folder: str | Path) -> BandFolder:
     with whole_file(place / _CLASSES_FILE) as file, pa.ipc.new_file(file, classes.schema) as writer:
         writer.write_table(classes)
     bounds = pc.min_max(classes["sampled"]).as_py()
-    return BandFolder(band, str(place), classes.num_rows, bounds["min"], bounds["max"])
+    return BandFolder(band, str(place), classes.num_rows, bounds["min"], bounds["max"], demand)
 
 
 def matcher_of_rows(classes: pa.Table) -> Matcher:

@@ -1,9 +1,10 @@
 """Who covers whom: witnesses against bands, candidates by intersection, proof by `covers`.
 
 For a block of classes the witnesses are matched against one band after the other, from the first
-that can hold a coverer upwards. A class of the band is a candidate if it matches all witnesses of
-the class in question. Candidates are asked in the order of their selectivity, and a class leaves
-the search when `proven_max` coverers are proven or `asked_max` candidates were asked.
+that can hold a coverer upwards, without those that demand an attribute which a witness lacks. A
+class of the band is a candidate if it matches all witnesses of the class in question. Candidates
+are asked in the order of their selectivity, and a class leaves the search when `proven_max`
+coverers are proven or `asked_max` candidates were asked.
 
 What is given up by these bounds: coverers beyond the first, which are the more general ones. In a
 chain (price > 1, price > 2, ...) a class has thousands of coverers and stops within its first band,
@@ -27,14 +28,22 @@ import pyarrow as pa
 
 from peersub.events.arrow import table_of_rows
 from peersub.filters.filter import Filter
-from peersub.pipeline.kernels.class_bands import BandFolder, OpenBand, filter_of, open_band
+from peersub.pipeline.kernels.class_bands import (
+    NO_DEMAND,
+    BandFolder,
+    OpenBand,
+    filter_of,
+    open_band,
+)
 from peersub.pipeline.kernels.witnesses import witnesses_of
 from peersub.pipeline.schemas import COVERINGS
 
 __all__ = ["CoveringBounds", "Proven", "coverers_of", "coverings_kernel"]
 
-BLOCK_CLASSES: Final = 2_048
-"""Classes searched for together: their witnesses are one batch of the matcher."""
+BLOCK_CLASSES: Final = 8_192
+"""Classes searched for together."""
+ASKING_CLASSES_MAX: Final = 2_048
+"""Classes of a block that ask one band at once: their witnesses are one batch of the matcher."""
 _DENSE_SHARE: Final = 1 / 16
 """From this share of all pairs on, a table of all pairs is quicker than sorting those found."""
 
@@ -43,7 +52,7 @@ _DENSE_SHARE: Final = 1 / 16
 class CoveringBounds:
     """How far to search for the coverers of one class."""
 
-    coverers_max: int = 8
+    coverers_max: int = 32
     """Coverers that are listed."""
     proven_max: int = 32
     """Coverers after which the search ends; the most selective of them are listed."""
@@ -126,42 +135,59 @@ def coverers_of(
             strict=True,
         )
     ]
-    witnesses = _Witnesses.of(searches)
-    for place in sorted(bands, key=lambda band: band.band):
-        waiting = np.array(
-            [search.is_open(bounds) and place.sampled_max >= search.sampled for search in searches],
-            np.bool_,
-        )
-        if waiting.any():
-            _search_band(searches, waiting, witnesses, open_band(place.folder), bounds)
+    block = _Block(searches, bounds)
+    for place in sorted(bands, key=lambda band: (band.sampled_min, band.band)):
+        waiting = block.waiting_for(place)
+        for start in range(0, len(waiting), ASKING_CLASSES_MAX):
+            block.search(waiting[start : start + ASKING_CLASSES_MAX], open_band(place.folder))
     return [search.sorted_proven() for search in searches]
 
 
-def _search_band(
-    searches: list[_Search],
-    waiting: np.ndarray,
-    witnesses: _Witnesses,
-    band: OpenBand,
-    bounds: CoveringBounds,
-) -> None:
-    """Look in one band for the coverers of those that wait."""
-    rows = np.flatnonzero(waiting[witnesses.owners])
-    if len(rows):
-        at_event, members = band.match(witnesses.table_of(rows))
-        needed = np.array([search.witnesses for search in searches], np.int64)
-        asking = witnesses.owners[rows][at_event]
-        owner, member = _matched_by_all(asking, members, needed, band.rows)
-        least = np.array([search.sampled for search in searches], np.int64)
-        possible = band.sampled[member] >= least[owner]
-        owner, member = owner[possible], member[possible]
-        starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        for first, candidates in zip(owner[starts], np.split(member, starts[1:]), strict=False):
-            searches[first].ask(band, candidates.tolist(), bounds)
-    for number in np.flatnonzero(waiting):
-        search = searches[number]
-        if not search.witnesses:
-            first_row = int(np.searchsorted(band.sampled, search.sampled))
-            search.ask(band, range(first_row, band.rows), bounds)
+class _Block:
+    """Classes whose coverers are looked for together."""
+
+    def __init__(self, searches: list[_Search], bounds: CoveringBounds) -> None:
+        self._searches = searches
+        self._bounds = bounds
+        self._witnesses = _Witnesses.of(searches)
+        self._is_open = np.ones(len(searches), np.bool_)
+        self._least = np.array([search.sampled for search in searches], np.int64)
+        self._needed = np.array([search.witnesses for search in searches], np.int64)
+        self._having = self._witnesses.having(self._needed)
+        self._is_unseen = self._needed == 0
+
+    def waiting_for(self, place: BandFolder) -> np.ndarray:
+        """Those that may find a coverer in a band."""
+        is_waiting = self._is_open & (self._least <= place.sampled_max)
+        if place.demand != NO_DEMAND:
+            having = self._having.get(place.demand)
+            is_waiting &= self._is_unseen if having is None else having | self._is_unseen
+        return np.flatnonzero(is_waiting)
+
+    def search(self, waiting: np.ndarray, band: OpenBand) -> None:
+        """Look in one band for the coverers of those that wait."""
+        rows = self._witnesses.rows_of(waiting)
+        if len(rows):
+            at_event, members = band.match(self._witnesses.table_of(rows))
+            # Owners count from 0 among those that wait.
+            places = np.searchsorted(waiting, self._witnesses.owners[rows])
+            asking, member = _matched_by_all(
+                places[at_event], members, self._needed[waiting], band.rows
+            )
+            owner = waiting[asking]
+            possible = band.sampled[member] >= self._least[owner]
+            owner, member = owner[possible], member[possible]
+            starts = np.flatnonzero(np.diff(owner, prepend=-1))
+            for first, candidates in zip(owner[starts], np.split(member, starts[1:]), strict=False):
+                self._ask(int(first), band, candidates.tolist())
+        for number in waiting[self._is_unseen[waiting]].tolist():
+            first_row = int(np.searchsorted(band.sampled, self._least[number]))
+            self._ask(number, band, range(first_row, band.rows))
+
+    def _ask(self, number: int, band: OpenBand, rows: Iterable[int]) -> None:
+        search = self._searches[number]
+        search.ask(band, rows, self._bounds)
+        self._is_open[number] = search.is_open(self._bounds)
 
 
 def _matched_by_all(
@@ -206,6 +232,24 @@ class _Witnesses:
         for owner in owners:
             searches[owner].witnesses += 1
         return cls(events, np.array(owners, np.int64), table)
+
+    def having(self, needed: np.ndarray) -> dict[str, np.ndarray]:
+        """Per attribute the searches all of whose witnesses have it; of so many witnesses each."""
+        counts: dict[str, np.ndarray] = {}
+        for owner, event in zip(self.owners.tolist(), self.events, strict=True):
+            for name in event:
+                if name not in counts:
+                    counts[name] = np.zeros(len(needed), np.int64)
+                counts[name][owner] += 1
+        return {name: found == needed for name, found in counts.items()}
+
+    def rows_of(self, waiting: np.ndarray) -> np.ndarray:
+        """The witnesses of some searches, which are in order; owners are as well."""
+        starts = np.searchsorted(self.owners, waiting)
+        counts = np.searchsorted(self.owners, waiting, "right") - starts
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        found: np.ndarray = np.repeat(starts, counts) + within
+        return found
 
     def table_of(self, rows: np.ndarray) -> pa.Table:
         """Some of the witnesses as a batch of events."""

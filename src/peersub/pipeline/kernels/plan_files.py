@@ -1,7 +1,8 @@
 """Plans as folders of Parquet, so that a plan is made once and read by every worker.
 
 A folder has `nodes.parquet` and `edges.parquet`, and where sources are rows also `filters.parquet`
-and `rows.parquet`; their columns are in `schemas`. It appears under its name when it is complete.
+and `rows.parquet`. Where nodes host members it has `members.parquet`, and `classes.parquet` or
+`links.parquet`. Columns are in `schemas`. A folder appears under its name when it is complete.
 
 Law: `read_plan(folder)` after `write_plan(plan, folder)` equals the plan.
 """
@@ -23,10 +24,22 @@ import pyarrow.parquet as pq
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
-from peersub.overlays.bulk import Edges, NodeRuns, Plan, RowSources, Sources
+from peersub.overlays.bulk import (
+    Edges,
+    MemberGraph,
+    Members,
+    MemberTree,
+    NodeRuns,
+    Plan,
+    RowSources,
+    Sources,
+)
 from peersub.pipeline.schemas import (
+    PLAN_CLASSES,
     PLAN_EDGES,
     PLAN_FILTERS,
+    PLAN_LINKS,
+    PLAN_MEMBERS,
     PLAN_NODES,
     PLAN_ROWS,
     PLANNED,
@@ -38,6 +51,8 @@ __all__ = ["PLANS_OPEN_MAX", "OpenPlan", "PlanFolderError", "open_plan", "read_p
 PLANS_OPEN_MAX: Final = 4
 """Plans that a worker keeps in memory."""
 _OVERLAY: Final = b"overlay"
+_DEGREES: Final = b"degrees"
+"""Of a tree, in the file of its classes."""
 
 
 class PlanFolderError(ValueError):
@@ -60,6 +75,8 @@ def write_plan(plan: Plan, folder: str) -> pa.RecordBatch:
             filters = {"row": np.arange(len(sources.filters)), "filter": list(sources.filters)}
             _write(unfinished, PLAN_FILTERS, filters, plan.overlay)
             _write(unfinished, PLAN_ROWS, _row_columns(sources), plan.overlay)
+        if isinstance(sources, MemberTree | MemberGraph):
+            _write_members(unfinished, sources, plan.overlay)
         size = sum(entry.stat().st_size for entry in os.scandir(unfinished))
         os.chmod(unfinished, 0o755)
         shutil.rmtree(folder, ignore_errors=True)
@@ -72,10 +89,15 @@ def write_plan(plan: Plan, folder: str) -> pa.RecordBatch:
 
 
 def _write(
-    folder: str, dataset: DatasetSchema, columns: Mapping[str, object], overlay: str
+    folder: str,
+    dataset: DatasetSchema,
+    columns: Mapping[str, object],
+    overlay: str,
+    more: Mapping[bytes, str] | None = None,
 ) -> None:
     arrays = [pa.array(columns[field.name], field.type) for field in dataset.arrow]
-    table = pa.table(arrays, schema=dataset.arrow.with_metadata({_OVERLAY: overlay}))
+    metadata = {_OVERLAY: overlay, **(more or {})}
+    table = pa.table(arrays, schema=dataset.arrow.with_metadata(metadata))
     pq.write_table(table, _file(folder, dataset), compression="zstd")
 
 
@@ -116,12 +138,43 @@ def _row_columns(sources: RowSources) -> dict[str, object]:
     return {"row": rows, "edge": sources.edges, "nearest": sources.nearest}
 
 
+def _write_members(folder: str, sources: MemberTree | MemberGraph, overlay: str) -> None:
+    members = sources.members
+    count = len(members)
+    columns: dict[str, object] = {
+        "member": np.arange(count),
+        "node": members.nodes,
+        "slot": members.slots,
+        "class": pa.nulls(count, pa.int32()),
+        "place": pa.nulls(count, pa.uint64()),
+        "sampled": pa.nulls(count, pa.int32()),
+    }
+    if isinstance(sources, MemberTree):
+        columns["class"] = sources.classes
+        degrees = {_DEGREES: f"{sources.equal_degree} {sources.top_degree}"}
+        numbers = np.arange(len(sources.parents))
+        classes = {"class": numbers, "parent": sources.parents, "rank": sources.ranks}
+        _write(folder, PLAN_CLASSES, classes, overlay, degrees)
+    else:
+        columns |= {"place": sources.places, "sampled": sources.counts}
+        origins = np.repeat(np.arange(count), np.diff(sources.starts))
+        links = {"origin": origins, "target": sources.targets, "near": sources.is_near}
+        _write(folder, PLAN_LINKS, links, overlay)
+    _write(folder, PLAN_MEMBERS, columns, overlay)
+
+
 def _sizes(plan: Plan, size: int) -> dict[str, object]:
-    rows = plan.sources if isinstance(plan.sources, RowSources) else None
+    sources = plan.sources
+    rows = sources if isinstance(sources, RowSources) else None
+    edges = len(plan.edges)
+    if isinstance(sources, MemberTree):
+        edges = 2 * max(0, len(sources.members) - 1)
+    elif isinstance(sources, MemberGraph):
+        edges = len(sources.targets)
     return {
         "overlay": plan.overlay,
         "nodes": len(plan.names),
-        "edges": len(plan.edges),
+        "edges": edges,
         "filters": 0 if rows is None else len(rows.filters),
         "rows": 0 if rows is None else len(rows.edges),
         "bytes": size,
@@ -142,13 +195,14 @@ def read_plan(folder: str) -> Plan:
         has_rows = os.path.exists(_file(folder, PLAN_FILTERS))
         filters = _read(folder, PLAN_FILTERS) if has_rows else None
         rows = _read(folder, PLAN_ROWS) if has_rows else None
+        members = _read_members(folder)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise PlanFolderError(
             f"{folder} holds no plan that can be read ({error}). "
             "Driver and workers must see the same files."
         ) from None
     has_keys = not nodes["key"].null_count
-    sources: Sources = None
+    sources: Sources = members
     if filters is not None and rows is not None:
         numbers = _numbers(rows["row"])
         sources = RowSources(
@@ -177,6 +231,34 @@ def read_plan(folder: str) -> Plan:
             arcs=np.stack([_numbers(edges["arc_start"]), _numbers(edges["arc_length"])], axis=1),
         ),
         sources=sources,
+    )
+
+
+def _read_members(folder: str) -> MemberTree | MemberGraph | None:
+    if not os.path.exists(_file(folder, PLAN_MEMBERS)):
+        return None
+    table = _read(folder, PLAN_MEMBERS)
+    members = Members(nodes=_numbers(table["node"]), slots=_numbers(table["slot"]))
+    if os.path.exists(_file(folder, PLAN_CLASSES)):
+        classes = _read(folder, PLAN_CLASSES)
+        degrees = classes.schema.metadata[_DEGREES].split()
+        return MemberTree(
+            members=members,
+            classes=_numbers(table["class"]),
+            parents=_numbers(classes["parent"]),
+            ranks=_numbers(classes["rank"]),
+            equal_degree=int(degrees[0]),
+            top_degree=int(degrees[1]),
+        )
+    links = _read(folder, PLAN_LINKS)
+    origins = _numbers(links["origin"])
+    return MemberGraph(
+        members=members,
+        starts=np.searchsorted(origins, np.arange(len(members) + 1)).astype(np.int64),
+        targets=_numbers(links["target"]),
+        is_near=_numbers(links["near"]),
+        places=_numbers(table["place"]),
+        counts=_numbers(table["sampled"]),
     )
 
 

@@ -91,6 +91,10 @@ class FilterFigures:
     neighbours: int
     unmeasured: int
     recall: float
+    cut_off: int = 0
+    """Filters whose coverers were not looked for any further: there may be more."""
+    is_complete: bool = False
+    """Whether the filters are so few that nothing was cut off."""
 
     @property
     def uncovered(self) -> int:
