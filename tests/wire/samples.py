@@ -17,6 +17,9 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
+from peersub.overlays.semantic import messages as semantic
+from peersub.overlays.semantic import sample_messages as semantic_sample
+from peersub.overlays.similarity import messages as similarity
 from peersub.overlays.tree import messages as tree
 from peersub.wire import client_messages as client
 
@@ -53,6 +56,8 @@ EVERY_KIND = Publication(
     },
     b"",
 )
+
+PROFILE = similarity.Profile(PEER, 2, bytes(range(16)), b"\x05\x80", b"\x01", 1.5, -2.0, 100.0)
 
 MESSAGES: dict[str, Any] = {
     "hello": link.Hello(
@@ -157,6 +162,28 @@ MESSAGES: dict[str, Any] = {
     "answered": client.Answered(7, "the authority of this network has not signed that"),
     "status-wanted": client.StatusWanted(1),
     "status-given": client.StatusGiven(1, b'{"node": 1}', False),
+    "sample-offered": semantic_sample.SampleOffered(bytes(range(16))),
+    "sample-keys": semantic_sample.SampleKeys((bytes(range(16)), b"\xff" * 16)),
+    "sample-events": semantic_sample.SampleEvents((TRADE, STORY)),
+    "asked": similarity.Asked(3, 7, PROFILE),
+    "named": similarity.Named(3, 7, (PROFILE, PROFILE._replace(version=9))),
+    "link-asked": similarity.LinkAsked(3, 7, False, PROFILE),
+    "link-given": similarity.LinkGiven(3, 7, True, PROFILE),
+    "link-refused": similarity.LinkRefused(3, 7, True),
+    "link-dropped": similarity.LinkDropped(3, 7, False),
+    "exchanged": similarity.Exchanged(3, 7, (PROFILE,), True, False, True),
+    "profile-told": similarity.ProfileTold(3, 7, PROFILE),
+    "walked": similarity.Walked(3, 7, PEER, 12, 5),
+    "walk-ended": similarity.WalkEnded(3, 7, 12, PROFILE),
+    "member-leaves": similarity.MemberLeaves(3, 7, ()),
+    "members-wanted": similarity.MembersWanted(0, 0, (PROFILE,)),
+    "members-known": similarity.MembersKnown(0, 0, (PROFILE,), ("n1",)),
+    "routed": similarity.Routed(3, 7, TRADE, 2, 1),
+    "sought": similarity.Sought(3, 0, STORY, 1, (PEER,)),
+    "link-unneeded-by-members": semantic.LinkUnneeded(),
+    "link-free": semantic.LinkFree(),
+    "link-needed-by-members": semantic.LinkNeeded(),
+    "member-gone": semantic.MemberGone(3, 7),
 }
 
 RECORDS: dict[str, Any] = {

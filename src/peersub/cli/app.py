@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from peersub.cli.bench_semantic_command import add_bench_semantic
 from peersub.cli.certs_app import certs_app
 from peersub.cli.network_commands import add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
@@ -598,3 +599,6 @@ def bench_network(
     from peersub.cli.bench_network_command import run_bench_network
 
     return run_bench_network(dict(locals()))
+
+
+add_bench_semantic(bench_app)

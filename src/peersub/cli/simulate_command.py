@@ -61,6 +61,7 @@ def run_simulate(options: SimulateOptions) -> int:
 
 
 def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
+    from peersub.overlays.registry import overlay_kind
     from peersub.simulator.interest import interest_for
     from peersub.simulator.meter import Meter
     from peersub.simulator.running import run_scenario
@@ -69,7 +70,10 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
     _check_outputs(options)
     content = content_of(options)
     scenario = scenario_of(options, content)
-    checker = DeliveryChecker(interest_for(scenario.subscriptions))
+    checker = DeliveryChecker(
+        interest_for(scenario.subscriptions),
+        judges_misses=not overlay_kind(scenario.overlay).is_approximate,
+    )
     meter = Meter()
     with ExitStack() as stack:
         observers: list[Observer] = [meter]

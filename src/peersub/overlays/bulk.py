@@ -2,13 +2,15 @@
 
 A plan is the network that `converged` sets peer by peer: the same graph, keys and edges, without
 the peers. Nodes are numbered in the order of their names. Beside the edges a plan has *sources*:
-whose interest opens an edge. There are three kinds:
+whose interest opens an edge. There are four kinds:
 
 * `NodeRuns`, where an edge wants what the nodes behind it want, no more and no less. That is so
   under every strategy whose tables are exact: simple, identity, covering and perfect merging. The
   nodes behind an edge stand next to each other on a circle, so they are a start and a length.
 * `RowSources`, where an edge wants what the rows of its table want: under imperfect merging, which
   lets more pass, and where rows say whom they reach.
+* `MemberSources`, where nodes host members, one for each filter: edges lead between members then,
+  and what a member wants itself opens those that leave it.
 * None, where edges are always open.
 
 Laws of an overlay's `bulk` module (`BulkOverlay`): `plan` is a function of its arguments, and the
@@ -34,6 +36,7 @@ from peersub.overlays.settings import SettingsError
 __all__ = [
     "BulkOverlay",
     "Edges",
+    "MemberSources",
     "NodeRuns",
     "Plan",
     "Receipts",
@@ -103,7 +106,25 @@ class RowSources:
     nearest: np.ndarray
 
 
-Sources: TypeAlias = NodeRuns | RowSources | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSources:
+    """Sources are the distinct filters of members, in their wire form.
+
+    The plan's edges lead between members, which are numbered by node and slot. What the labels of
+    edges mean is the overlay's affair.
+    """
+
+    filters: tuple[bytes, ...]
+    nodes: np.ndarray
+    """Per member the node that it lives on."""
+    wants: np.ndarray
+    """Per member its filter."""
+    entrances: np.ndarray
+    """Per node the member at which begins what none of its own members matches; -1 if there is no
+    member at all."""
+
+
+Sources: TypeAlias = NodeRuns | RowSources | MemberSources | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +230,7 @@ class BulkOverlay(Protocol):
         Args:
             plan: of this overlay.
             publishers: per event the node that publishes it.
-            interested: per event the sources that want it: nodes, or rows of the plan.
+            interested: per event the sources that want it: nodes, or rows or filters of the plan.
             wanted: per event the nodes with a subscription that matches it.
         """
         ...

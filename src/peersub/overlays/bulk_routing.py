@@ -22,7 +22,7 @@ import numpy as np
 
 from peersub.overlays.bulk import Edges, NodeRuns, Plan, Receipts, RowSources, Sets
 
-__all__ = ["CELLS_MAX", "flood", "spread"]
+__all__ = ["CELLS_MAX", "chunks", "flood", "spread", "wanted_flags", "within"]
 
 CELLS_MAX: Final = 1 << 20
 """Cells of a table of interest, and receipts that are worked out at once (unless a single event has
@@ -43,10 +43,10 @@ def spread(
 ) -> Iterator[Receipts]:
     """Route events over edges that interest opens."""
     sources = plan.sources
-    assert sources is not None
+    assert isinstance(sources, (NodeRuns, RowSources))
     width = len(plan.edges) if isinstance(sources, RowSources) else 0
     steps = _Steps(plan.edges)
-    for start, end in _chunks(len(publishers), max(width, len(plan.names))):
+    for start, end in chunks(len(publishers), max(width, len(plan.names))):
         those = interested.part(start, end)
         if isinstance(sources, NodeRuns):
             opens = _run_opens(sources, those)
@@ -61,11 +61,12 @@ def spread(
             senders=senders.astype(np.int32),
             hops=counts,
             messages=(counts > 0).astype(np.int32),
-            wanted=_wanted(wanted.part(start, end), len(plan.names), rows, nodes),
+            wanted=wanted_flags(wanted.part(start, end), len(plan.names), rows, nodes),
         )
 
 
-def _chunks(events: int, width: int) -> Iterator[tuple[int, int]]:
+def chunks(events: int, width: int) -> Iterator[tuple[int, int]]:
+    """Cut the events so that tables of this width have at most CELLS_MAX cells, or one row."""
     step = max(1, CELLS_MAX // max(1, width))
     for start in range(0, events, step):
         yield start, min(start + step, events)
@@ -86,7 +87,7 @@ class _Steps:
         """Whether events are for parts of the network, which never hold their sender."""
         if self.has_parts:
             self._table = np.full((int(self.degrees.max()), self.nodes), self.nodes, np.int32)
-            self._table[_within(self.degrees), edges.origins] = edges.offsets
+            self._table[within(self.degrees), edges.origins] = edges.offsets
 
     def from_nodes(self, nodes: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The edges that lie within the spans of these nodes, and from which of them each leads."""
@@ -107,7 +108,7 @@ class _Steps:
         return found
 
 
-def _within(counts: np.ndarray) -> np.ndarray:
+def within(counts: np.ndarray) -> np.ndarray:
     """0, 1, … up to each count: the place of each item within its group."""
     ends = np.cumsum(counts)
     found: np.ndarray = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
@@ -187,7 +188,7 @@ def _row_opens(sources: RowSources, interested: Sets, steps: _Steps) -> _Opens:
     counts = np.diff(sources.starts)[numbers]
     for start, end in _bounded(counts):
         some = counts[start:end]
-        places = np.repeat(sources.starts[numbers[start:end]], some) + _within(some)
+        places = np.repeat(sources.starts[numbers[start:end]], some) + within(some)
         cells = np.repeat(firsts[start:end], some) + sources.edges[places]
         np.minimum.at(nearest, cells, sources.nearest[places])
 
@@ -212,7 +213,8 @@ def _bounded(counts: np.ndarray) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _wanted(wanted: Sets, count: int, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+def wanted_flags(wanted: Sets, count: int, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Whether each event is wanted at the node beside it."""
     table = np.zeros((len(wanted), count), np.bool_)
     table[wanted.rows(), wanted.numbers] = True
     found: np.ndarray = table[rows, nodes]
@@ -229,7 +231,7 @@ def flood(plan: Plan, publishers: np.ndarray, interested: Sets, wanted: Sets) ->
     by_publisher = np.argsort(publishers, kind="stable")
     origins, firsts = np.unique(publishers[by_publisher], return_index=True)
     ends = np.append(firsts[1:], len(publishers))
-    for start, end in _chunks(len(origins), count):
+    for start, end in chunks(len(origins), count):
         tree = _flooded(steps, origins[start:end])
         # The receipts of each publisher stand together: those of its events are copies.
         order = np.argsort(tree.events, kind="stable")
@@ -237,9 +239,9 @@ def flood(plan: Plan, publishers: np.ndarray, interested: Sets, wanted: Sets) ->
         begins = np.cumsum(sizes) - sizes
         events = by_publisher[firsts[start] : ends[end - 1]]
         which = np.repeat(np.arange(end - start), ends[start:end] - firsts[start:end])
-        for first, last in _chunks(len(events), count):
+        for first, last in chunks(len(events), count):
             of = which[first:last]
-            places = order[np.repeat(begins[of], sizes[of]) + _within(sizes[of])]
+            places = order[np.repeat(begins[of], sizes[of]) + within(sizes[of])]
             rows = np.repeat(events[first:last], sizes[of])
             nodes = tree.nodes[places]
             yield Receipts(
@@ -258,7 +260,7 @@ def _wanted_by(
     """Whether each node wants the event; of each of these events there are so many nodes."""
     lengths = np.diff(wanted.starts)[events]
     table = np.zeros(len(events) * count, np.bool_)
-    numbers = wanted.numbers[np.repeat(wanted.starts[events], lengths) + _within(lengths)]
+    numbers = wanted.numbers[np.repeat(wanted.starts[events], lengths) + within(lengths)]
     places = np.arange(len(events)) * count
     table[np.repeat(places, lengths) + numbers] = True
     found: np.ndarray = table[np.repeat(places, sizes) + nodes]

@@ -27,6 +27,8 @@ class OverlayKind:
     peer: str
     settings: str
     promises_at_least_once: bool = False
+    is_approximate: bool = False
+    """Whether events may miss subscribers of a network that nothing disturbs."""
 
     @property
     def settings_class(self) -> type:
@@ -70,6 +72,13 @@ OVERLAYS: dict[str, OverlayKind] = {
             "one covering broker tree, as Rebeca and Siena have it",
             "peer:TreePeer",
             "peer:TreeSettings",
+        ),
+        OverlayKind(
+            "similarity",
+            "members linked with others that want alike; approximate (Chand & Felber 2005)",
+            "peer:SimilarityPeer",
+            "settings:SimilaritySettings",
+            is_approximate=True,
         ),
         OverlayKind(
             "flood",

@@ -51,7 +51,7 @@ def settings_from(settings_class: type[S], values: Mapping[str, object]) -> S:
     return made
 
 
-def with_sample(settings: Any, sample: tuple[Mapping[str, Any], ...]) -> Any:
+def with_sample(settings: Any, sample: tuple[Any, ...]) -> Any:
     """The settings, whichever part of them has a field for a sample of events, with this one."""
     changes: dict[str, Any] = {}
     for each in fields(settings):

@@ -31,17 +31,20 @@ SAMPLE_EVENTS = 256
 _SAMPLE_FROM = 1_000_000_000
 """Their first number: they are like the events that are published, and others."""
 
+_SAMPLED_OVERLAYS = ("containment", "similarity")
+"""Those whose members measure what they want by a sample; one that grows learns it by itself."""
+
 
 def node_maker(
     scenario: Scenario,
-    sample: tuple[Mapping[str, Any], ...] = (),
+    sample: tuple[Any, ...] = (),
     keys: Mapping[str, int] = MappingProxyType({}),
 ) -> MakeNode:
     """Makes the nodes of the scenario.
 
     Args:
         scenario: what is asked for.
-        sample: attributes of events like those of the scenario, for strategies that want any.
+        sample: events like those of the scenario, or their attributes, for what wants any.
         keys: places of nodes on the circle; the other nodes draw theirs.
     """
     kind = overlay_kind(scenario.overlay)
@@ -78,8 +81,10 @@ def _share_strategy(overlay: Any, shared: list[Any]) -> None:
             shared.append(maintenance.strategy)
 
 
-def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any], ...]:
-    """Attributes of events like those of the content, if the overlay's strategy wants any."""
+def sample_of(scenario: Scenario, content: Content) -> tuple[Any, ...]:
+    """Events like those of the content, or attributes alone, if the overlay wants any."""
+    if scenario.overlay in _SAMPLED_OVERLAYS and scenario.start == "converged":
+        return tuple(_sample_events(content))
     if scenario.settings.get("strategy") != "imperfect":
         return ()
     return tuple(event.attributes for event in _sample_events(content))

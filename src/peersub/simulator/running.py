@@ -118,12 +118,13 @@ def run_scenario(
     if schedule is None:
         schedule = schedule_of(scenario, content)
     keys = keys_of(scenario, content, schedule)
+    kind = overlay_kind(scenario.overlay)
     make_node = node_maker(scenario, sample_of(scenario, content), keys)
     run = Run(
         scenario,
         schedule,
         make_node,
-        checker or DeliveryChecker(),
+        checker or DeliveryChecker(judges_misses=not kind.is_approximate),
         observers,
         progress,
         stopwatch=stopwatch,

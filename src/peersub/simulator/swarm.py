@@ -63,6 +63,13 @@ _TRAITS = {
         restarts_all=True,
         is_whole_when_split=False,
     ),
+    # It loses no more than events: whoever is left finds new neighbours.
+    "similarity": _Traits(
+        weight=2,
+        faults=("crash", "restart", "partition", "churn", "leave", "join", "storm"),
+        routes_by_filters=False,
+        is_whole_when_split=False,
+    ),
     "flood": _Traits(
         weight=2,
         faults=("restart", "join", "partition"),
@@ -190,6 +197,19 @@ class _Drawing:
                 }
             case "tree":
                 settings["children_max"] = random.choice((2, 3, 4))
+            case "similarity":
+                settings |= {
+                    "nearest": random.choice((1, 3, 6)),
+                    "random": random.choice((0, 1, 3)),
+                    "choice": random.choice(("nearest", "climb")),
+                    "clique_up_to": random.choice((0, 5, 200, 200)),
+                    "proximity": random.choice(("mean", "jaccard", "well-connected")),
+                    "indulgence": random.choice((0, 0, 2)),
+                    "random_forward": random.choice((0.0, 0.5, 1.0)),
+                    "summary_bytes": random.choice((0, 0, 1, 32)),
+                    "sample_events": random.choice((4, 32, 256)),
+                    "candidates_max": random.choice((4, 64)),
+                }
             case _:
                 settings["degree"] = random.choice((2, 3, 5))
         return settings

@@ -16,6 +16,9 @@ from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
+from peersub.overlays.semantic import messages as semantic
+from peersub.overlays.semantic import sample_messages as semantic_sample
+from peersub.overlays.similarity import messages as similarity
 from peersub.overlays.tree import messages as tree
 from peersub.wire import client_messages as client
 
@@ -98,6 +101,29 @@ MESSAGES: Final[dict[int, type]] = {
     95: client.DeliveredBatch,
     96: client.RevocationTold,
     97: client.Answered,
+    # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
+    140: similarity.Asked,
+    141: similarity.Named,
+    142: similarity.LinkAsked,
+    143: similarity.LinkGiven,
+    144: similarity.LinkRefused,
+    145: similarity.LinkDropped,
+    146: similarity.Exchanged,
+    147: similarity.ProfileTold,
+    148: similarity.Walked,
+    149: similarity.WalkEnded,
+    150: similarity.MemberLeaves,
+    151: similarity.MembersWanted,
+    152: similarity.MembersKnown,
+    153: similarity.Routed,
+    154: similarity.Sought,
+    160: semantic_sample.SampleOffered,
+    161: semantic_sample.SampleKeys,
+    162: semantic_sample.SampleEvents,
+    166: semantic.LinkUnneeded,
+    167: semantic.LinkFree,
+    168: semantic.LinkNeeded,
+    169: semantic.MemberGone,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

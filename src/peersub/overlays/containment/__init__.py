@@ -1,0 +1,1 @@
+"""The containment tree: an event goes down where the members on its way want it."""
