@@ -141,6 +141,8 @@ class SimulatedNetwork(Network):
     def subscribe_all(self, node: str, wishes: Mapping[str, Wish]) -> None:
         for name, wish in wishes.items():
             self._notes.got.setdefault(name, Counter())
+            # An earlier subscription of this name was ready as well.
+            self._notes.ready.pop(name, None)
             self._simulation.cause(node, Subscribe(name, wish.filter))
         self.until(lambda: all(name in self._notes.ready for name in wishes), f"{wishes} are ready")
 

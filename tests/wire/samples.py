@@ -8,6 +8,8 @@ import numpy as np
 
 from peersub.filters import Filter
 from peersub.overlays.chord import messages as chord
+from peersub.overlays.containment import messages as containment
+from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
@@ -25,6 +27,8 @@ from peersub.wire import client_messages as client
 
 PEER = PeerId("10.0.0.7:7001", 3, 0)
 MEMBERS = (chord.RingMember(2**63, PEER), chord.RingMember(5, PeerId("n8", 0, 2)))
+MEMBER = PeerId("10.0.0.8:7001", 2, 5)
+CONTAINER = containment.Candidate(MEMBER, False, 3, 12, bytes(range(16)), 40)
 CHEAP = Filter("symbol = 'ACME' AND price < 10.5")
 LEDE = Filter.xpath("/nitf/body//p[@lede = 'true']")
 
@@ -165,6 +169,38 @@ MESSAGES: dict[str, Any] = {
     "sample-offered": semantic_sample.SampleOffered(bytes(range(16))),
     "sample-keys": semantic_sample.SampleKeys((bytes(range(16)), b"\xff" * 16)),
     "sample-events": semantic_sample.SampleEvents((TRADE, STORY)),
+    "forwarded": containment.Forwarded(TRADE, 2, 3, 4, climbs=True),
+    "join-request": containment.JoinRequest(
+        2, 3, MEMBER, 7, CHEAP, PEER, is_confined=True, stays_on_top=True, hops=2
+    ),
+    "join-request-short": containment.JoinRequest(2, 3, MEMBER, 7, None),
+    "probe": containment.Probe(2, 3, MEMBER, 7, LEDE, 4, PEER),
+    "probe-answer": containment.ProbeAnswer(2, 3, MEMBER, 7, CONTAINER, None),
+    "found": containment.Found(2, 3, 7, CONTAINER, CONTAINER),
+    "place-wanted": containment.PlaceWanted(
+        2, 3, 7, EdgeKind.TOP, CHEAP, stays_on_top=True, in_place_of=PEER, is_leaving=True
+    ),
+    "place-given": containment.PlaceGiven(
+        2, 3, 7, EdgeKind.CHILD, CHEAP, (MEMBER,), (PEER,), (), ("n7",)
+    ),
+    "redirected": containment.Redirected(2, 3, 7, EdgeKind.EQUAL, MEMBER),
+    "detach": containment.Detach(2, 3, 7),
+    "ancestry": containment.Ancestry(2, 3, (MEMBER, PEER), (MEMBER,), (PEER,)),
+    "handed": containment.Handed(2, 3, MEMBER, in_my_place=True),
+    "promote": containment.Promote(2, 3, MEMBER, EdgeKind.TOP, PEER, 1),
+    "promoted": containment.Promoted(2, 3),
+    "crown-sought": containment.CrownSought(1, 1, MEMBER, "n7", 2),
+    "crown-found": containment.CrownFound(1, 2, MEMBER, is_keeper=False, node="n7", hops=2),
+    "reconsider": containment.Reconsider(2, 3),
+    "reorganise": containment.Reorganise(2, 3, MEMBER, CHEAP, 4, 17, 2, 3),
+    "deepened": containment.Deepened(2, 3, 5),
+    "departing": containment.Departing(2, 3, departs=False),
+    "forwarded-in-list": containment.Forwarded(
+        TRADE, 2, 3, 4, list_of=MEMBER, direction=containment.Direction.LEFT, listed=9
+    ),
+    "siblings-are": containment.SiblingsAre(2, 3, 9, MEMBER, None, is_listed=True),
+    "nodes-lost": containment.NodesLost(2, 3, ("n7", "10.0.0.7:7001")),
+    "siblings-known": containment.SiblingsKnown(2, 3, 9, works=False),
     "asked": similarity.Asked(3, 7, PROFILE),
     "named": similarity.Named(3, 7, (PROFILE, PROFILE._replace(version=9))),
     "link-asked": similarity.LinkAsked(3, 7, False, PROFILE),

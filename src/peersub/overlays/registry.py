@@ -86,6 +86,12 @@ OVERLAYS: dict[str, OverlayKind] = {
             "peer:FloodPeer",
             "peer:FloodSettings",
         ),
+        OverlayKind(
+            "containment",
+            "each filter below one that contains it: routing by own interest (Euro-Par 2005)",
+            "peer:ContainmentPeer",
+            "settings:ContainmentSettings",
+        ),
     )
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from peersub.overlays.containment.settings import REORGANISATIONS
 from peersub.overlays.registry import OVERLAYS, overlay_kind
 from peersub.simulator import activities as asked
 from peersub.simulator.content import WorkloadChoice
@@ -73,6 +74,12 @@ _TRAITS = {
     "flood": _Traits(
         weight=2,
         faults=("restart", "join", "partition"),
+        routes_by_filters=False,
+        is_whole_when_split=False,
+    ),
+    "containment": _Traits(
+        weight=0,
+        faults=("crash", "restart", "partition", "churn", "leave", "join", "storm"),
         routes_by_filters=False,
         is_whole_when_split=False,
     ),
@@ -197,6 +204,19 @@ class _Drawing:
                 }
             case "tree":
                 settings["children_max"] = random.choice((2, 3, 4))
+            case "containment":
+                settings |= {
+                    "rule": random.choice(("depth", "depth", "selectivity")),
+                    "ties": random.choice(("children", "digest")),
+                    "reorganise": random.choice(REORGANISATIONS),
+                    "share": random.choice((0.1, 0.5)),
+                    "period_ms": random.choice((5_000, 20_000)),
+                    "equal_degree": random.choice((1, 2, 4)),
+                    "top_degree": random.choice((1, 2, 4)),
+                    "ancestors": random.choice((1, 3)),
+                    "confine": random.random() < 0.2,
+                    "sibling_threshold": random.choice((0, 0, 1, 2)),
+                }
             case "similarity":
                 settings |= {
                     "nearest": random.choice((1, 3, 6)),

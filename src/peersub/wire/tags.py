@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from peersub.overlays.chord import messages as chord
+from peersub.overlays.containment import messages as containment
 from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
@@ -102,6 +103,28 @@ MESSAGES: Final[dict[int, type]] = {
     96: client.RevocationTold,
     97: client.Answered,
     # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
+    110: containment.Forwarded,
+    111: containment.JoinRequest,
+    112: containment.Probe,
+    113: containment.ProbeAnswer,
+    114: containment.Found,
+    115: containment.PlaceWanted,
+    116: containment.PlaceGiven,
+    117: containment.Redirected,
+    118: containment.Detach,
+    119: containment.Ancestry,
+    120: containment.Handed,
+    121: containment.Promote,
+    122: containment.Promoted,
+    123: containment.CrownSought,
+    124: containment.CrownFound,
+    125: containment.Reconsider,
+    126: containment.Reorganise,
+    127: containment.Deepened,
+    128: containment.Departing,
+    129: containment.SiblingsAre,
+    130: containment.SiblingsKnown,
+    131: containment.NodesLost,
     140: similarity.Asked,
     141: similarity.Named,
     142: similarity.LinkAsked,

@@ -77,6 +77,8 @@ class EdgeKind(IntEnum):
     """Within a class."""
     TOP = 3
     """Between class roots that nobody contains."""
+    VISIT = 4
+    """From the keeper of a node, which wants nothing, to any member: no event goes down there."""
 
 
 class Member(NamedTuple):

@@ -172,6 +172,9 @@ class Hosting(Generic[M]):
             slot, sender, message = self._local.popleft()
             if message is None:
                 self._tell_lost(sender, now_ms)
+            elif isinstance(message, MemberGone):
+                if slot in self.members:
+                    self.members[slot].on_lost(sender, now_ms)
             elif slot in self.members:
                 self.members[slot].on_message(sender, message, now_ms)
             else:

@@ -1,0 +1,538 @@
+"""`ContainmentPeer`: a node's part in the containment tree. It hosts the members of the node.
+
+Slot 1 is the node's *keeper*: a member that wants nothing and stands below any member, at best one
+of the same node. Events are published through it where no member of the node matches them, and
+newcomers of the node ask it the way. So a node without subscriptions takes part as well, and costs
+the tree nothing.
+
+A subscription is handed to the member of its filter; equal filters of one node share one. A member
+gives events to its own subscriptions only: each must be reached by the tree itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from peersub.filters.filter import Filter
+from peersub.overlays.containment.member import Member
+from peersub.overlays.containment.messages import CrownFound, CrownSought
+from peersub.overlays.containment.moving import Purpose
+from peersub.overlays.containment.seat import KEEPER_SLOT
+from peersub.overlays.containment.settings import ContainmentSettings
+from peersub.overlays.containment.structure import EdgeKind
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.causes import (
+    Cause,
+    ConnectFailed,
+    Join,
+    Leave,
+    PeerConnected,
+    PeerLost,
+    Persisted,
+    Publish,
+    PublishBatch,
+    Received,
+    Restored,
+    Start,
+    Subscribe,
+    Timer,
+    TimerFired,
+    Unsubscribe,
+)
+from peersub.overlays.core.draws import draw_share
+from peersub.overlays.core.effects import (
+    Deliver,
+    Drop,
+    Effect,
+    PublishCompleted,
+    PublishFailed,
+    SetTimer,
+    SubscriptionReady,
+)
+from peersub.overlays.core.history import History
+from peersub.overlays.core.home import Home
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
+from peersub.overlays.semantic.sample import SharedSample
+from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, SampleOffered
+
+__all__ = ["ContainmentPeer"]
+
+FORMER_NODES_MAX = 64
+"""Nodes that were lost and are tried again."""
+FORMER_TRIED_MAX = 8
+"""Nodes that are tried at a time."""
+FORMER_ANSWERS = 3
+"""How often a node that was lost answers before it counts as found."""
+CONTACTS_MAX = 32
+"""Nodes that are known to take part."""
+CONTACTS_TOLD = 16
+"""Of these, how many a newcomer is told."""
+HELD_EVENTS_MAX = 1_024
+"""Events that wait until the node has its place."""
+
+_MEMBER = "containment/member"
+_PERIOD = Timer("containment/period")
+_FORMER = Timer("containment/former")
+_BEST_EFFORT_ONLY = "containment promises best effort only: use chord for at-least-once"
+_SAMPLE_MESSAGES = (SampleOffered, SampleKeys, SampleEvents)
+
+
+class ContainmentPeer:
+    """A node's part in the tree."""
+
+    name = "containment"
+
+    def __init__(self, me: PeerId, settings: ContainmentSettings, seed: int) -> None:
+        self.me = me
+        self.settings = settings
+        self.seed = seed
+        self.now_ms = 0
+        self._out = Outbox()
+        self.home = Home(settings.home, self._out.emit)
+        self.hosting: Hosting[Member] = Hosting(me, settings.hosting, self._out, self._is_needed)
+        self.sample = SharedSample(settings.sampling)
+        self._of_filter: dict[bytes, Member] = {}
+        self._stored: dict[str, None] = {}
+        """Subscriptions that are on disk."""
+        self._told_ready: dict[str, None] = {}
+        self._contacts: dict[str, None] = {}
+        """Nodes that take part, as far as is known: those told of last come last."""
+        self._former: dict[str, list[int]] = {}
+        """Nodes that were lost: when, and how often they are to answer yet."""
+        self._is_trying_former = False
+        self._is_period_set = False
+        self._periods = 0
+        self._seen: History[tuple[int, str, str]] = History(
+            settings.home.seen_events_max, settings.home.history_horizon_ms
+        )
+        self._held: list[Publication] = []
+        self._is_leaving = False
+        self._has_begun = False
+        self.keeper = self._new_member(None)
+
+    # --- the interface -------------------------------------------------------------------------
+
+    def handle(self, cause: Cause, now_ms: int) -> list[Effect]:
+        """Take the cause in, and say what is to be done."""
+        self.now_ms = now_ms
+        match cause:
+            case Received(peer, messages):
+                for message in messages:
+                    self._on_message(peer, message)
+            case Publish(publications):
+                for publication in publications:
+                    self._publish(publication)
+            case PublishBatch(batch):
+                self._publish_batch(batch)
+            case Subscribe(name, wanted):
+                self._subscribe(name, wanted)
+            case Unsubscribe(name):
+                self._unsubscribe(name)
+            case Persisted(token):
+                self.home.on_persisted(token)
+            case Restored(records):
+                self.home.restore(records, now_ms)
+                for name, wanted in self.home.subscriptions.items():
+                    self._stored[name] = None
+                    self._move_in(name, wanted)
+            case _:
+                self._on_other_cause(cause)
+        self.hosting.run(now_ms)
+        self._look_after_timers()
+        return self._out.take()
+
+    def _on_other_cause(self, cause: Cause) -> None:
+        match cause:
+            case TimerFired(timer):
+                self._on_timer(timer)
+            case PeerConnected(peer):
+                self.hosting.on_connected(peer, self.now_ms)
+            case PeerLost(peer):
+                self.hosting.on_lost(peer, self.now_ms)
+            case ConnectFailed(node):
+                self.hosting.on_connect_failed(node, self.now_ms)
+            case Start():
+                self._has_begun = True
+                self.keeper.seat.become_crown()
+            case Join(contacts):
+                self._has_begun = True
+                self.learn(contacts)
+                self.keeper.moving.join()
+            case Leave():
+                self._leave()
+            case _:
+                pass
+
+    def greeting(self) -> bytes:
+        """Nothing that others need to know."""
+        return b""
+
+    def shared_settings(self) -> Mapping[str, str]:
+        """What all members must agree on."""
+        return {"rule": self.settings.rule, "ties": self.settings.ties}
+
+    def links(self) -> Iterable[PeerId]:
+        """The nodes that edges of members lead to, by name."""
+        found = {
+            peer.node: peer._replace(slot=0)
+            for member in self.hosting.members.values()
+            for peer in member.seat.neighbours()
+            if peer.node != self.me.node
+        }
+        return [found[node] for node in sorted(found)]
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether its keeper has a place."""
+        return self.keeper.seat.is_seated
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it is still on its way into the network."""
+        return self._has_begun and not self._is_leaving and not self.keeper.seat.was_seated
+
+    def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
+        """Nobody in particular: a subscription is ready when its member has a place."""
+        return ()
+
+    def describe(self) -> Mapping[str, Any]:
+        """The state as plain values."""
+        return {
+            "members": {
+                str(slot): member.describe() for slot, member in self.hosting.members.items()
+            },
+            "subscriptions": sorted(self.home.subscriptions),
+        }
+
+    def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
+        """A link is set up from outside."""
+        self.hosting.adopt(peer)
+
+    # --- a start that is set -------------------------------------------------------------------
+
+    def install(
+        self, subscriptions: Mapping[str, Filter], contacts: Iterable[str]
+    ) -> list[tuple[PeerId, Filter]]:
+        """Have these subscriptions; the members that they have, without places yet."""
+        self.learn(contacts)
+        self._has_begun = True
+        self.home.install(subscriptions)
+        for name, wanted in subscriptions.items():
+            member = self._of_filter.get(wanted.digest)
+            if member is None:
+                member = self._of_filter[wanted.digest] = self._new_member(wanted)
+            member.subscriptions[name] = None
+            self._stored[name] = self._told_ready[name] = None
+        return [
+            (member.me, member.seat.wanted)
+            for member in self.hosting.members.values()
+            if member.seat.wanted is not None
+        ]
+
+    def install_member(
+        self,
+        address: PeerId,
+        place: tuple[PeerId, EdgeKind] | None,
+        hosts: Mapping[PeerId, ContainmentPeer],
+    ) -> None:
+        """Give a member its place below one that has its own, or make it the crown."""
+        seat = self.hosting.members[address.slot].seat
+        if place is None:
+            seat.install(None, EdgeKind.CROWN)
+        else:
+            above, kind = place
+            seat.install(hosts[above].hosting.members[above.slot].seat, kind)
+
+    # --- what members ask of their host --------------------------------------------------------
+
+    def send(self, to: PeerId, message: Message) -> None:
+        """Say something to another member."""
+        self.hosting.send(to, message, self.now_ms)
+
+    def set_timer(self, purpose: str, member: PeerId, delay_ms: int) -> None:
+        """The member hears of it after so long."""
+        self._out.emit(SetTimer(Timer(_MEMBER, (member.slot, purpose)), delay_ms))
+
+    def deliver(self, member: PeerId, publication: Publication, hops: int) -> None:
+        """Hand an event to the subscriptions of a member."""
+        names = tuple(sorted(self.hosting.members[member.slot].subscriptions))
+        if names:
+            self._out.emit(Deliver(publication, names, hops))
+
+    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
+        """Whether a member sees the event for the first time."""
+        if self._seen.add((member.slot, event_id, ""), self.now_ms):
+            return True
+        if not expected:
+            self._out.emit(Drop("seen before", event_id))
+        return False
+
+    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+        """Whether a member passes an event along the list of a parent for the first time."""
+        return self._seen.add((member.slot, event_id, str(parent)), self.now_ms)
+
+    def receivers(self, event_id: str) -> list[PeerId]:
+        """The members of this node that have got an event; its keeper is none of them."""
+        return [
+            member.me
+            for slot, member in self.hosting.members.items()
+            if (slot, event_id, "") in self._seen and member is not self.keeper
+        ]
+
+    def remember(self, node: str) -> None:
+        """A node was lost: try it again later."""
+        if node == self.me.node or not self.settings.probe_ms or self._is_leaving:
+            return
+        self._former.pop(node, None)
+        self._former[node] = [self.now_ms, FORMER_ANSWERS]
+        while len(self._former) > FORMER_NODES_MAX:
+            del self._former[next(iter(self._former))]
+
+    def learn(self, nodes: Iterable[str]) -> None:
+        """These nodes take part."""
+        for node in nodes:
+            if node != self.me.node:
+                self._contacts.pop(node, None)
+                self._contacts[node] = None
+        while len(self._contacts) > CONTACTS_MAX:
+            del self._contacts[next(iter(self._contacts))]
+
+    def known_nodes(self) -> tuple[str, ...]:
+        """Some nodes that take part: those with links first, this one before all."""
+        linked = [peer.node for peer in self.hosting.links()]
+        known = dict.fromkeys((self.me.node, *linked[:CONTACTS_TOLD], *reversed(self._contacts)))
+        return tuple(known)[:CONTACTS_TOLD]
+
+    def losses_of_leaver(self) -> tuple[str, ...]:
+        """The nodes that this one lost, if it takes leave."""
+        return tuple(self._former) if self._is_leaving else ()
+
+    def contacts(self) -> tuple[PeerId, ...]:
+        """Whom a member may turn to: others of this node, then the nodes it was told of."""
+        keepers = [PeerId(node, ANY_LIFE, KEEPER_SLOT) for node in self._contacts]
+        return (*self._seated_members(), self.keeper.me, *keepers)
+
+    def _seated_members(self) -> list[PeerId]:
+        return [
+            member.me
+            for member in self.hosting.members.values()
+            if member.seat.is_seated and not member.seat.is_keeper and not member.seat.is_leaving
+        ]
+
+    def matches(self, wanted: Filter) -> int:
+        """How many events of the sample the filter matches."""
+        return self.sample.matches_in_sample(wanted) or 0
+
+    def seated(self, member: PeerId) -> None:
+        """A member has a place: its subscriptions are ready, and others may follow it."""
+        found = self.hosting.members[member.slot]
+        for name in found.subscriptions:
+            self._tell_if_ready(name)
+        if found is self.keeper:
+            self._publish_held()
+        elif self.keeper.seat.up is None or self.keeper.seat.up.peer.node != self.me.node:
+            self._bring_keeper_home(member)
+        for other in list(self.hosting.members.values()):
+            if other.moving.purpose is Purpose.JOIN and not other.seat.is_seated:
+                other.moving.join()
+
+    def _bring_keeper_home(self, member: PeerId) -> None:
+        """The keeper stands best below a member of its own node: that takes no link."""
+        keeper = self.keeper
+        if keeper.seat.up is not None and not keeper.seat.is_leaving:
+            keeper.moving.move_below(member, EdgeKind.VISIT, Purpose.IMPROVE)
+
+    def crowned(self, member: PeerId) -> None:
+        """A member has become a crown: another one of this node may be one too."""
+        is_keeper = member == self.keeper.me
+        for other in self.hosting.members.values():
+            up = other.seat.up
+            if up is not None and up.peer != member:
+                to = other.me
+                self.send(to, CrownFound(to.slot, member.slot, member, is_keeper))
+
+    def _is_apart(self, crown: Member) -> bool:
+        """Whether a member is a crown, and the keeper perhaps in another tree."""
+        if not crown.seat.is_crown or crown is self.keeper:
+            return False
+        return self.keeper.seat.up is None or self.keeper.seat.up.peer != crown.me
+
+    def keeper_address(self) -> PeerId | None:
+        """The keeper, unless the node takes leave."""
+        return None if self._is_leaving else self.keeper.me
+
+    def gone(self, member: PeerId) -> None:
+        """A member has left."""
+        self.hosting.remove(member)
+        if self._is_leaving and not self.hosting.members:
+            self.hosting.close("leaves")
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def _new_member(self, wanted: Filter | None) -> Member:
+        address = self.hosting.new_address()
+        member = Member(address, wanted, self)
+        self.hosting.add(address, member)
+        return member
+
+    def _subscribe(self, name: str, wanted: Filter) -> None:
+        if not self.home.subscribe(name, wanted, lambda: self._on_stored(name)):
+            self._out.emit(Drop(f"the subscription {name} exists already"))
+            return
+        self._move_in(name, wanted)
+
+    def _on_stored(self, name: str) -> None:
+        if name in self.home.subscriptions:
+            self._stored[name] = None
+            self._tell_if_ready(name)
+
+    def _move_in(self, name: str, wanted: Filter) -> None:
+        member = self._of_filter.get(wanted.digest)
+        if member is None:
+            member = self._of_filter[wanted.digest] = self._new_member(wanted)
+            member.moving.join()
+        member.subscriptions[name] = None
+
+    def _tell_if_ready(self, name: str) -> None:
+        member = self._of_filter[self.home.subscriptions[name].digest]
+        if name in self._stored and name not in self._told_ready and member.seat.was_seated:
+            self._told_ready[name] = None
+            self._out.emit(SubscriptionReady(name))
+
+    def _unsubscribe(self, name: str) -> None:
+        wanted = self.home.subscriptions.get(name)
+        if wanted is None:
+            return
+        self.home.unsubscribe(name)
+        self._stored.pop(name, None)
+        self._told_ready.pop(name, None)
+        member = self._of_filter[wanted.digest]
+        del member.subscriptions[name]
+        if not member.subscriptions:
+            del self._of_filter[wanted.digest]
+            member.leaving.begin()
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+        for member in list(self.hosting.members.values()):
+            member.leaving.begin()
+        if not self.hosting.members:
+            self.hosting.close("leaves")
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _publish(self, publication: Publication) -> None:
+        if publication.delivery is Delivery.AT_LEAST_ONCE:
+            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            return
+        self._route(publication)
+        self._out.emit(PublishCompleted(publication.id))
+
+    def _publish_batch(self, batch: Batch) -> None:
+        """Members look at events one by one; those of a batch end together."""
+        if batch.delivery is Delivery.AT_LEAST_ONCE:
+            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            return
+        for publication in batch.publications():
+            self._route(publication)
+        self._out.emit(PublishCompleted(batch.id))
+
+    def _route(self, publication: Publication) -> None:
+        """Begin at a member of this node that matches; else climb from the keeper."""
+        if self.settings.rule == "selectivity" and self.settings.sampling.sample_learns:
+            self.sample.add(publication)
+        for member in self.hosting.members.values():
+            seat = member.seat
+            if seat.is_seated and not seat.is_leaving and member.routing.matches(publication):
+                member.routing.publish(publication)
+                return
+        if self.keeper.seat.is_seated:
+            self.keeper.routing.publish(publication)
+        elif len(self._held) < HELD_EVENTS_MAX:
+            self._held.append(publication)
+        else:
+            self._out.emit(Drop("too many events wait for a place of the node", publication.id))
+
+    def _publish_held(self) -> None:
+        held, self._held = self._held, []
+        for publication in held:
+            self._route(publication)
+
+    # --- messages and timers -------------------------------------------------------------------
+
+    def _on_message(self, peer: PeerId, message: Any) -> None:
+        if isinstance(message, _SAMPLE_MESSAGES):
+            for answer in self.sample.answers(message):
+                self._out.send(peer, answer)
+            return
+        self.hosting.on_message(peer, message, self.now_ms)
+
+    def _on_timer(self, timer: Timer) -> None:
+        if timer == IDLE:
+            self.hosting.on_idle_timer(self.now_ms)
+        elif timer == _PERIOD:
+            self._is_period_set = False
+            self._on_period()
+        elif timer == _FORMER:
+            self._is_trying_former = False
+            self._try_former()
+        elif timer.purpose == _MEMBER:
+            slot, purpose = timer.about
+            member = self.hosting.members.get(slot)
+            if member is not None:
+                member.on_timer(purpose)
+
+    def _look_after_timers(self) -> None:
+        self.hosting.look_after_links()
+        if self._is_leaving:
+            return
+        is_apart = any(self._is_apart(member) for member in self.hosting.members.values())
+        if (self._former or is_apart) and not self._is_trying_former and self.settings.probe_ms:
+            self._is_trying_former = True
+            self._out.emit(SetTimer(_FORMER, self.settings.probe_ms))
+        if self.settings.reorganise == "periodic" and not self._is_period_set and self._of_filter:
+            self._is_period_set = True
+            self._out.emit(SetTimer(_PERIOD, self.settings.period_ms))
+
+    def _on_period(self) -> None:
+        """A share of the members looks for a better place; the sample goes round."""
+        self._periods += 1
+        me, share = self.me, self.settings.share
+        for slot, member in list(self.hosting.members.items()):
+            about = (me.node, me.incarnation, slot, self._periods)
+            if draw_share(self.seed, "containment/period", *about) < share:
+                member.moving.improve()
+        if self.settings.rule == "selectivity":
+            for peer in self.hosting.links():
+                self._out.send(peer, self.sample.offer())
+
+    # --- nodes that were lost ------------------------------------------------------------------
+
+    def _try_former(self) -> None:
+        """Ask nodes that were tried longest ago for their crown; show a crown to the keeper."""
+        for member in self.hosting.members.values():
+            if member.seat.is_crown:
+                self.crowned(member.me)
+        oldest_ms = self.now_ms - self.settings.former_horizon_ms
+        for node in [node for node, (lost_ms, _) in self._former.items() if lost_ms < oldest_ms]:
+            del self._former[node]
+        for node in list(self._former)[:FORMER_TRIED_MAX]:
+            self._former[node] = self._former.pop(node)
+            to = PeerId(node, ANY_LIFE, KEEPER_SLOT)
+            self.send(to, CrownSought(to.slot, KEEPER_SLOT, self.keeper.me, node))
+
+    def answered(self, node: str) -> None:
+        """A node that was lost is there; after some more answers it counts as found."""
+        former = self._former.get(node)
+        if former is not None:
+            former[1] -= 1
+            if not former[1]:
+                del self._former[node]
+
+    def _is_needed(self, node: str) -> bool:
+        return any(member.needs(node) for member in self.hosting.members.values())
