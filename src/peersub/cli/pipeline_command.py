@@ -69,7 +69,8 @@ def _options(target: str, given: Mapping[str, Any]) -> PipelineOptions:
             raise CommandError(f"--set {name}: none of {', '.join(overlays)} has this setting.")
     try:
         for overlay, each, table in zip(overlays, classes, known, strict=True):
-            own = settings_from(each, {name: settings[name] for name in settings if name in table})
+            given_here = {name: settings[name] for name in settings if name in table}
+            own: Any = settings_from(each, given_here)
             hosting = overlay_kind(overlay).part("planning")
             if hosting is not None:
                 hosting.check(own)
