@@ -71,7 +71,7 @@ def _options(target: str, given: Mapping[str, Any]) -> PipelineOptions:
         for overlay, each, table in zip(overlays, classes, known, strict=True):
             given_here = {name: settings[name] for name in settings if name in table}
             own: Any = settings_from(each, given_here)
-            hosting = overlay_kind(overlay).part("planning")
+            hosting: Any = overlay_kind(overlay).part("planning")
             if hosting is not None:
                 hosting.check(own)
     except SettingsError as error:
