@@ -16,6 +16,7 @@ SEEDS = {
     954: "of two crowns that one leaver had named, none heard of the other",
     1113: "a keeper that was about to leave the top level took a member there",
     1579: "who left the top level was asked for a place there before it had gone",
+    1983: "one of a list of siblings left while an event was under way in the list",
 }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from peersub.overlays.containment.crown import Crown
 from peersub.overlays.containment.messages import Handed, NodesLost, Promote
 from peersub.overlays.containment.seat import Seat
+from peersub.overlays.containment.siblings import Siblings
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.semantic.messages import MemberGone
@@ -25,9 +26,11 @@ __all__ = ["Leaving"]
 class Leaving:
     """What one member does to leave."""
 
-    def __init__(self, seat: Seat, crown: Crown) -> None:
+    def __init__(self, seat: Seat, crown: Crown, siblings: Siblings) -> None:
         self._seat = seat
         self._crown = crown
+        self._siblings = siblings
+        self._has_ended = False
         self._heir: PeerId | None = None
         self._until_ms = 0
         self.attempts = 0
@@ -111,8 +114,11 @@ class Leaving:
         self.end()
 
     def end(self) -> None:
-        """Go."""
+        """Go; from a list of siblings only when what is under way in it has been passed on."""
         seat = self._seat
+        if self._has_ended:
+            return
+        self._has_ended = True
         if seat.up is not None:
             seat.detach(seat.up)
         for above, _ in seat.former_ups.values():
@@ -123,4 +129,12 @@ class Leaving:
         seat.former_ups.clear()
         seat.down.clear()
         seat.is_crown = False
-        seat.host.gone(seat.me)
+        if self._siblings.neighbours():
+            seat.host.set_timer("gone", seat.me, seat.settings.overlap_ms)
+        else:
+            seat.host.gone(seat.me)
+
+    def on_gone_timer(self) -> None:
+        """Nothing is under way any more."""
+        if self._has_ended:
+            self._seat.host.gone(self._seat.me)

@@ -32,9 +32,9 @@ class Member:
         self.giving = Giving(self.seat)
         self.moving = Moving(self.seat)
         self.crown = Crown(self.seat, self.moving)
-        self.leaving = Leaving(self.seat, self.crown)
-        self.reorganising = Reorganising(self.seat, self.moving)
         self.siblings = Siblings(self.seat)
+        self.leaving = Leaving(self.seat, self.crown, self.siblings)
+        self.reorganising = Reorganising(self.seat, self.moving)
         self.routing = Routing(self.seat, self.siblings)
         self.subscriptions: dict[str, None] = {}
         """Of the node, those that want what this member does."""
@@ -91,6 +91,8 @@ class Member:
                 self.crown.give_up()
             case "crowded":
                 self.giving.on_crowded_timer()
+            case "gone":
+                self.leaving.on_gone_timer()
             case "leave":
                 self.leaving.on_leave_timer()
         self.moving.be_a_visitor()

@@ -113,6 +113,8 @@ class ContainmentPeer:
         self._held: list[Publication] = []
         self._is_leaving = False
         self._has_begun = False
+        self._is_installed = False
+        """It begins in a state that was set, in which children know nothing of lists yet."""
         self.keeper = self._new_member(None)
 
     # --- the interface -------------------------------------------------------------------------
@@ -142,6 +144,10 @@ class ContainmentPeer:
                     self._move_in(name, wanted)
             case _:
                 self._on_other_cause(cause)
+        if self._is_installed:
+            self._is_installed = False
+            for member in self.hosting.members.values():
+                member.siblings.arrange()
         self.hosting.run(now_ms)
         self._look_after_timers()
         return self._out.take()
@@ -220,7 +226,7 @@ class ContainmentPeer:
     ) -> list[tuple[PeerId, Filter]]:
         """Have these subscriptions; the members that they have, without places yet."""
         self.learn(contacts)
-        self._has_begun = True
+        self._has_begun = self._is_installed = True
         self.home.install(subscriptions)
         for name, wanted in subscriptions.items():
             member = self._of_filter.get(wanted.digest)
