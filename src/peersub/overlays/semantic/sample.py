@@ -10,9 +10,8 @@ probability `sample_events` / k.
 A filter's *bits* say which events of the sample it matches, in the order of their keys. Bits are
 told with the digest of the sample that they are about. Whoever holds a sample that changed since
 can still read them (`translated`), as far as the older sample is among the last few. While events
-come fast no two nodes hold the same sample, so bits are told with *marks*: short hashes of the
-events that are matched. Whoever cannot read the bits reads those, and takes what is not marked for
-not matched: nearly right, until the samples are the same.
+come fast no two nodes hold the same sample, so bits are told with *marks* too, short hashes of the
+sample's events: whoever does not know the sample by its name can tell which events both have.
 
 Events that take more than `sample_event_bytes_max` never get in, whoever offers them: that is part
 of the order-free rule, and bounds the memory. Nodes of a network agree on both numbers.
@@ -220,22 +219,27 @@ class SharedSample:
                 present |= (bits >> place & 1) << now
         return present, common
 
-    def marks(self, bits: int) -> bytes:
-        """The marks of the events that bits are set for."""
-        return b"".join(
-            sampled.key[:MARK_BYTES]
-            for place, sampled in enumerate(self._sampled)
-            if bits >> place & 1
-        )
+    @property
+    def marks(self) -> bytes:
+        """The marks of its events, in the order of their keys."""
+        return b"".join(sampled.key[:MARK_BYTES] for sampled in self._sampled)
 
-    def marked(self, marks: bytes) -> int:
-        """Bits for the events of this sample that are marked; about the others nothing is known."""
-        found = {marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)}
-        return sum(
-            1 << place
-            for place, sampled in enumerate(self._sampled)
-            if sampled.key[:MARK_BYTES] in found
-        )
+    def marked(self, bits: int, marks: bytes) -> tuple[int, int]:
+        """Bits about a sample of which only the marks are known, as bits about this one.
+
+        The second number has a bit for each event that both samples have, as in `translated`.
+        """
+        found = {
+            marks[at : at + MARK_BYTES]: bits >> at // MARK_BYTES & 1
+            for at in range(0, len(marks), MARK_BYTES)
+        }
+        present = common = 0
+        for place, sampled in enumerate(self._sampled):
+            answer = found.get(sampled.key[:MARK_BYTES])
+            if answer is not None:
+                common |= 1 << place
+                present |= answer << place
+        return present, common
 
     # --- exchange ------------------------------------------------------------------------------
 

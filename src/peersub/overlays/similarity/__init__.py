@@ -38,6 +38,9 @@ Where it departs from the paper, and why
   reached does not depend on which copy was faster.
 * **Small networks are cliques** (`clique_up_to`): a sample of a few events says nothing yet, and
   with some dozen members it costs little to be linked with all. They miss nothing.
+* **A network warms up** (`warm_up_events`): while the sample has few events, members choose by
+  nearness, which is mostly a draw, and pass everything on. Those first events reach all, and make
+  the sample; a member relies on its links once they have been chosen by it and are steady.
 * **What passes between members of one node is free.** A node that gets an event hands it to all its
   subscriptions that want it, and its members that match all pass it on.
 
@@ -62,6 +65,10 @@ Open points, settled
    roughly only: f_s is the same from both sides. `climb` with `nearest=1`, `cover=1` comes near it.
 9. At-least-once is refused: nobody can tell that somebody was missed. `ready()` says that links are
    held, and `describe` that delivery is approximate.
+
+Known limits: a filter that matches nothing of the sample has random links only, so a member that
+waits for a kind of event that was never published before hears of it late: new events get into the
+sample ever more rarely. While many events are published between two ticks, links lag behind.
 
 Invariants are in `invariants`; the laws of the bulk form in `bulk`.
 """

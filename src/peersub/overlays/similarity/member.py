@@ -6,6 +6,7 @@ passes events on over it, and both know whether it is for what the other wants.
 
 * Join: a best-first search. The nearest member known is asked whom it knows that is good for the
   newcomer, and so on, until `beam` answers in a row brought nothing better (`_search`).
+* It searches again when the sample has come to say something, and then now and then.
 * Keeping: now and then it compares lists with a neighbour (T-Man): each tells the other its
   neighbours that are best for it. Only neighbours are told on, never hearsay, so that whoever is
   gone is soon forgotten everywhere.
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SimilarityMember"]
 
+REFRESHED_PER_TICK = 2
+"""Members that are asked how they are, since their profile is about another sample."""
+SEARCH_TICKS = 60
+"""Ticks between searches, beside the one when the sample says something for the first time."""
 STEADY_TICKS = 3
 """Ticks without a change of near links after which they are relied on for the first time,"""
 WARM_TICKS_MAX = 15
@@ -107,7 +112,7 @@ class SimilarityMember:
             0 if before is None else before.version + 1,
             sample.digest,
             bits.to_bytes((len(sample) + 7) // 8, "little"),
-            sample.marks(bits),
+            sample.marks,
             summary,
             settings.position_x_ms,
             settings.position_y_ms,
@@ -130,8 +135,11 @@ class SimilarityMember:
         if judged is not None and judged[0] is profile and judged[1] == digest:
             return judged[2]
         sample = self._host.sample
-        read = sample.translated(int.from_bytes(profile.bits, "little"), profile.sample)
-        bits = sample.marked(profile.marks) if read is None else read[0]
+        told = int.from_bytes(profile.bits, "little")
+        read = sample.translated(told, profile.sample) or sample.marked(told, profile.marks)
+        present, common = read
+        # About events that only this sample has nothing is known: they speak neither way.
+        bits = present | (sample.bits(self.wanted) & ~common)
         connection = connection_factor(self.profile, profile)
         made = Candidate(profile.peer, self.place_of(profile.peer), bits, connection)
         if profile.peer in self.known:
@@ -453,6 +461,11 @@ class SimilarityMember:
             for peer in self.neighbours():
                 self._send(peer, say.ProfileTold(peer.slot, self.me.slot, self.profile))
         self._expire(now_ms)
+        is_first = not self.is_warm and self._warm_ticks == 1
+        if self._has_searched and (is_first or self._ticks % SEARCH_TICKS == 0):
+            # What it wants is measured by other events than when it came.
+            self.search(now_ms)
+        self._refresh()
         neighbours = self.neighbours()
         if neighbours and (self._calm < CALM_TICKS or self._ticks % CALM_EVERY == 0):
             seed = self.seed
@@ -460,6 +473,18 @@ class SimilarityMember:
             to = neighbours[turn * len(neighbours) >> 64]
             self._tell_list(to, is_answer=False)
         self.choose(now_ms)
+
+    def _refresh(self) -> None:
+        """Ask the best of those whose profile is about another sample how they are now.
+
+        About events that came since nothing is known of them.
+        """
+        digest = self._host.sample.digest
+        stale = [self.candidate(each) for each in self.known.values() if each.sample != digest]
+        if stale:
+            best = ranked(self.candidate(self.profile), stale, self.settings)
+            for one in best[:REFRESHED_PER_TICK]:
+                self._send(one.peer, say.Asked(one.peer.slot, self.me.slot, self.profile))
 
     def _warm_up(self) -> None:
         """Rely on near links once they have been chosen by the sample, and stay as they are."""
