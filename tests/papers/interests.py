@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 from random import Random
+from typing import TypeVar
 
 from peersub.filters.filter import Filter
 from peersub.overlays.containment.structure import EdgeKind, TreeShape
@@ -29,11 +30,14 @@ __all__ = [
     "intervals",
     "some_numbers",
     "strict_containers",
+    "within_indulgence",
 ]
 
 SPAN = 12
 MESSAGES = tuple(number / 2 for number in range(2 * SPAN))
 VIRTUAL_ROOT = -1
+
+_Peer = TypeVar("_Peer", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,27 @@ def algorithm_1(
                     waiting.append(other)
                 received.setdefault(other, []).append(peer)
     return received
+
+
+def within_indulgence(
+    links: Mapping[_Peer, Collection[_Peer]],
+    interested: Collection[_Peer],
+    origin: _Peer,
+    indulgence: int,
+) -> set[_Peer]:
+    """Who is reached over at most so many forwarders that do not want it: section 4's γ."""
+    spent: dict[_Peer, float] = {origin: 0}
+    waiting = deque([origin])
+    while waiting:
+        peer = waiting.popleft()
+        after = spent[peer] + (peer not in interested)
+        if after > indulgence:
+            continue
+        for other in links[peer]:
+            if after < spent.get(other, inf):
+                spent[other] = after
+                waiting.append(other)
+    return set(spent)
 
 
 def edges_with_virtual_root(shape: TreeShape) -> dict[int, set[int]]:

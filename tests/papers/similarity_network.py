@@ -20,7 +20,7 @@ from peersub.overlays.similarity.messages import Routed, Sought
 from peersub.overlays.similarity.peer import SimilarityPeer
 from peersub.overlays.similarity.settings import PAPER
 from peersub.simulator.engine import Simulation
-from peersub.trace.schema import TraceRecord
+from peersub.trace.schema import Step, TraceRecord
 
 __all__ = ["SimilarityNetwork"]
 
@@ -29,13 +29,16 @@ class SimilarityNetwork:
     """Peers of a similarity graph that joined one by one; all know the same sample."""
 
     def __init__(self, interests: list[Interest], seed: int = 1, **settings: Any) -> None:
-        chosen = replace(PAPER, **{"exchange_ms": 1_000, **settings})
+        # What is published does not change the sample: links stay as they are.
+        fixed = replace(PAPER.sampling, sample_learns=False)
+        chosen = replace(PAPER, sampling=fixed, **settings)
         sample = tuple(Event(f"m{number}", {"x": x}) for number, x in enumerate(MESSAGES))
         self.settings = with_sample(chosen, sample)
         self.seed = seed
         self.random = Random(seed)
         self.interests: dict[str, Interest] = {}
         self.delivered: dict[str, Counter[str]] = {}
+        self.received: dict[str, set[str]] = {}
         self.routed = 0
         """Copies of messages that came to somebody."""
         self.simulation = Simulation(seed, self._make_node, STEADY, [self])
@@ -54,9 +57,12 @@ class SimilarityNetwork:
         return SimilarityPeer(PeerId(name, incarnation), self.settings, self.seed)
 
     def observe(self, record: TraceRecord) -> None:
-        cause = getattr(record, "cause", None)
-        if isinstance(cause, Received):
-            self.routed += sum(isinstance(each, Routed | Sought) for each in cause.messages)
+        if isinstance(record, Step) and isinstance(cause := record.cause, Received):
+            for message in cause.messages:
+                if isinstance(message, Routed | Sought):
+                    self.routed += 1
+                    found = self.received.setdefault(message.publication.id, set())
+                    found.add(record.node)
         for effect in getattr(record, "effects", ()):
             if isinstance(effect, Deliver):
                 found = self.delivered.setdefault(effect.publication.id, Counter())
@@ -74,11 +80,21 @@ class SimilarityNetwork:
     def wanting(self, message: float) -> list[str]:
         return [name for name, each in self.interests.items() if message in each.wants]
 
+    def links(self) -> dict[str, list[str]]:
+        return {
+            name: [peer.node for peer in self.member(name).neighbours()] for name in self.interests
+        }
+
+    def reached_by(self, publisher: str, message: float) -> set[str]:
+        """Who receives a message that somebody publishes, the publisher included."""
+        self.delivered_of(publisher, message)
+        return {publisher} | self.received.get(self._event, set())
+
     def delivered_of(self, publisher: str, message: float) -> set[str]:
         """Who is handed a message that somebody publishes, once each."""
-        event = f"{self.simulation.now_ms}/{publisher}"
+        event = self._event = f"{self.simulation.now_ms}/{publisher}"
         self.simulation.cause(publisher, Publish((Publication(event, {"x": message}),)))
-        self.simulation.run_for(5_000)
+        self.simulation.run_for(1_000)
         found = self.delivered.get(event, Counter())
         assert max(found.values(), default=1) == 1
         return set(found)

@@ -11,7 +11,7 @@ and the test states what holds instead.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -39,6 +39,7 @@ from papers.interests import (
     intervals,
     some_numbers,
     strict_containers,
+    within_indulgence,
 )
 from papers.news_documents import draw_news
 from papers.trees import interested_in, parent_of, tree_of
@@ -841,24 +842,6 @@ def test_4_random_neighbours_keep_communities_from_being_closed() -> None:
     assert metrics_of(interests, PAPER).false_negative_ratio <= (
         metrics_of(interests, replace(PAPER, random=0)).false_negative_ratio
     )
-
-
-def within_indulgence(
-    links: dict[int, list[int]], interested: frozenset[int], origin: int, indulgence: int
-) -> set[int]:
-    """Who is reached over at most so many peers in a row of forwarders that do not want it."""
-    spent = {origin: 0}
-    waiting = deque([origin])
-    while waiting:
-        peer = waiting.popleft()
-        after = spent[peer] + (peer not in interested)
-        if after > indulgence:
-            continue
-        for other in links[peer]:
-            if after < spent.get(other, inf):
-                spent[other] = after
-                waiting.append(other)
-    return set(spent)
 
 
 @pytest.mark.parametrize("seed", range(3))
