@@ -228,10 +228,6 @@ def test_3_peers_that_join_at_once_form_one_tree(how: str) -> None:
         network.check(MESSAGES)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a join that takes longer than join_ms is given up and begun again, for ever",
-)
 def test_3_a_join_may_take_as_long_as_the_tree_is_deep() -> None:
     """The request climbs, the probe goes down and its answers come back: three times the depth."""
     slow = NetworkSettings(latency_ms=300, jitter_ms=0)

@@ -45,6 +45,8 @@ REDIRECTIONS_MAX = 256
 """Members that one attempt asks for a place, each named by the one before."""
 PAUSES = 4
 """A pause between two rounds is this part of the time for an answer."""
+PATIENCE_MAX = 64
+"""How many times longer than at first an answer is waited for."""
 ROUNDS_MAX = 12
 """How often one that has a place asks all whom it could, before it stays where it is."""
 
@@ -70,6 +72,8 @@ class Moving:
         self._asked: PeerId | None = None
         self._redirections = 0
         self._rounds = 0
+        self._patience = 1
+        """How many times `join_ms` an answer may take: a probe takes as long as the tree is deep."""
         self._in_place_of: PeerId | None = None
         self._wanted_above: PeerId | None = None
         self._handed: tuple[PeerId, Handed] | None = None
@@ -214,7 +218,7 @@ class Moving:
         seat.is_going_down = False
         seat.number += 1
         self._asked = start
-        seat.host.set_timer("move", seat.me, seat.settings.join_ms)
+        seat.host.set_timer("move", seat.me, self._patience * seat.settings.join_ms)
         if seat.is_keeper:
             kind = EdgeKind.TOP if seat.below(EdgeKind.TOP) else EdgeKind.VISIT
             self._attach(start, kind)
@@ -274,8 +278,12 @@ class Moving:
 
     def on_move_timer(self) -> None:
         """No answer came in time, or it is time to begin again."""
-        if self._purpose is not None:
-            self._ask_next()
+        if self._purpose is None:
+            return
+        if self._asked is not None:
+            # What took too long once would do so each time.
+            self._patience = min(2 * self._patience, PATIENCE_MAX)
+        self._ask_next()
 
     def on_lost(self, lost: PeerId) -> None:
         """Whoever was asked does not answer."""
@@ -368,7 +376,7 @@ class Moving:
             return
         seat.number += 1
         self._asked = peer
-        seat.host.set_timer("move", seat.me, seat.settings.join_ms)
+        seat.host.set_timer("move", seat.me, self._patience * seat.settings.join_ms)
         stays = bool(seat.below(EdgeKind.TOP))
         attach = PlaceWanted(
             peer.slot,

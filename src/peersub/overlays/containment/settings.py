@@ -48,7 +48,7 @@ class ContainmentSettings:
     """Whether newcomers look for a place where they ask, and reorganisation looks around the
     parent, in place of the whole tree."""
     join_ms: int = 4_000
-    """How long an answer may take before the next one is asked."""
+    """How long an answer may take before the next one is asked; longer each time."""
     overlap_ms: int = 3_000
     """How long a member that moved keeps its old edge: longer than an event is under way."""
     leave_ms: int = 12_000
