@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from peersub.overlays.containment.crown import Crown
 from peersub.overlays.containment.messages import Handed, NodesLost, Promote
+from peersub.overlays.containment.moving import Moving
 from peersub.overlays.containment.seat import Seat
 from peersub.overlays.containment.siblings import Siblings
 from peersub.overlays.containment.structure import EdgeKind
@@ -26,11 +27,11 @@ __all__ = ["Leaving"]
 class Leaving:
     """What one member does to leave."""
 
-    def __init__(self, seat: Seat, crown: Crown, siblings: Siblings) -> None:
+    def __init__(self, seat: Seat, moving: Moving, crown: Crown, siblings: Siblings) -> None:
         self._seat = seat
+        self._moving = moving
         self._crown = crown
         self._siblings = siblings
-        self._has_ended = False
         self._heir: PeerId | None = None
         self._until_ms = 0
         self.attempts = 0
@@ -116,9 +117,10 @@ class Leaving:
     def end(self) -> None:
         """Go; from a list of siblings only when what is under way in it has been passed on."""
         seat = self._seat
-        if self._has_ended:
+        if seat.has_left:
             return
-        self._has_ended = True
+        seat.has_left = True
+        self._moving.stop()
         if seat.up is not None:
             seat.detach(seat.up)
         for above, _ in seat.former_ups.values():
@@ -136,5 +138,5 @@ class Leaving:
 
     def on_gone_timer(self) -> None:
         """Nothing is under way any more."""
-        if self._has_ended:
+        if self._seat.has_left:
             self._seat.host.gone(self._seat.me)

@@ -33,7 +33,7 @@ class Member:
         self.moving = Moving(self.seat)
         self.crown = Crown(self.seat, self.moving)
         self.siblings = Siblings(self.seat)
-        self.leaving = Leaving(self.seat, self.crown, self.siblings)
+        self.leaving = Leaving(self.seat, self.moving, self.crown, self.siblings)
         self.reorganising = Reorganising(self.seat, self.moving)
         self.routing = Routing(self.seat, self.siblings)
         self.subscriptions: dict[str, None] = {}

@@ -188,6 +188,9 @@ class Moving:
     # --- one attempt ---------------------------------------------------------------------------
 
     def _begin(self, purpose: Purpose, starts: tuple[PeerId, ...] | list[PeerId]) -> None:
+        if self._seat.has_left:
+            # What it would find now, nobody would give back.
+            return
         self._purpose = purpose
         self._starts = deque(starts)
         self._redirections = self._rounds = 0

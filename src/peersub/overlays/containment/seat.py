@@ -137,6 +137,8 @@ class Seat:
         self.settings = host.settings
         self.is_crown = False
         self.is_leaving = False
+        self.has_left = False
+        """It has taken leave, and only passes on what is under way."""
         self.is_vacating = False
         """It is about to leave the top level: those below it there go first."""
         self.is_going_down = False
