@@ -6,6 +6,7 @@ from peersub.simulator.running import run_scenario
 from peersub.simulator.swarm import swarm_scenario
 
 SEEDS = {
+    5170: "an event came before the link to the next sibling was up at both ends",
     620: "who has taken leave is given a place that it still asked for",
     261: "two keepers that were crowns stood below each other",
     587: "a crown that was named by a node which then crashed looked for nobody",

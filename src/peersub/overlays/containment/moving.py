@@ -45,7 +45,7 @@ REDIRECTIONS_MAX = 256
 """Members that one attempt asks for a place, each named by the one before."""
 PAUSES = 4
 """A pause between two rounds is this part of the time for an answer."""
-PATIENCE_MAX = 64
+PATIENCE_MAX = 8
 """How many times longer than at first an answer is waited for."""
 ROUNDS_MAX = 12
 """How often one that has a place asks all whom it could, before it stays where it is."""
@@ -73,7 +73,7 @@ class Moving:
         self._redirections = 0
         self._rounds = 0
         self._patience = 1
-        """How many times `join_ms` an answer may take: a probe takes as long as the tree is deep."""
+        """How many times `join_ms` an answer may take: a probe takes longer in a deep tree."""
         self._in_place_of: PeerId | None = None
         self._wanted_above: PeerId | None = None
         self._handed: tuple[PeerId, Handed] | None = None

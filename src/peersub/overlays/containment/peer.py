@@ -57,6 +57,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
+from peersub.overlays.semantic.messages import LinkNeeded
 from peersub.overlays.semantic.sample import SharedSample
 from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, SampleOffered
 
@@ -259,6 +260,11 @@ class ContainmentPeer:
     def send(self, to: PeerId, message: Message) -> None:
         """Say something to another member."""
         self.hosting.send(to, message, self.now_ms)
+
+    def reach(self, peer: PeerId) -> None:
+        """See to it that there is a link to a member, before there is anything to say."""
+        if peer.node != self.me.node and not self.hosting.is_linked(peer.node):
+            self.hosting.send(peer, LinkNeeded(), self.now_ms)
 
     def set_timer(self, purpose: str, member: PeerId, delay_ms: int) -> None:
         """The member hears of it after so long."""

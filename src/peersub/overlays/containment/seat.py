@@ -56,6 +56,9 @@ class Host(Protocol):
     def send(self, to: PeerId, message: Message) -> None:
         """Say something to another member."""
 
+    def reach(self, peer: PeerId) -> None:
+        """See to it that there is a link to a member, before there is anything to say."""
+
     def set_timer(self, purpose: str, member: PeerId, delay_ms: int) -> None:
         """The member hears of it after so long; a later one replaces it."""
 

@@ -152,6 +152,10 @@ class Siblings:
         self._places[sender] = _Place(
             message.version, message.left, message.right, message.is_listed
         )
+        for sibling in (message.left, message.right):
+            if sibling is not None:
+                # The first event would come in the same moment as the link, and be lost with it.
+                self._seat.host.reach(sibling)
         self._seat.send(sender, SiblingsKnown(sender.slot, self._seat.me.slot, message.version))
 
     def version_below(self, parent: PeerId) -> int:
