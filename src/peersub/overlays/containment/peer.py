@@ -19,7 +19,7 @@ from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.messages import CrownFound, CrownSought
 from peersub.overlays.containment.moving import Purpose
 from peersub.overlays.containment.seat import KEEPER_SLOT
-from peersub.overlays.containment.settings import ContainmentSettings
+from peersub.overlays.containment.settings import PERIODICAL, ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind, need_share
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
@@ -507,7 +507,7 @@ class ContainmentPeer:
         if (self._former or is_apart) and not self._is_trying_former and self.settings.probe_ms:
             self._is_trying_former = True
             self._out.emit(SetTimer(_FORMER, self.settings.probe_ms))
-        is_periodic = self.settings.reorganise in ("periodic", "needed")
+        is_periodic = self.settings.reorganise in PERIODICAL
         if is_periodic and not self._is_period_set and self._of_filter:
             self._is_period_set = True
             self._out.emit(SetTimer(_PERIOD, self.settings.period_ms))

@@ -8,10 +8,12 @@ from peersub.overlays.core.home import HomeSettings
 from peersub.overlays.semantic.hosting import HostingSettings
 from peersub.overlays.semantic.sample import SampleSettings
 
-__all__ = ["REORGANISATIONS", "RULES", "TIES", "ContainmentSettings"]
+__all__ = ["PERIODICAL", "REORGANISATIONS", "RULES", "TIES", "ContainmentSettings"]
 
 RULES = ("depth", "selectivity")
 REORGANISATIONS = ("never", "local", "always", "periodic", "needed", "sometimes")
+PERIODICAL = ("periodic", "needed")
+"""Those by which members move now and then, whatever happens."""
 TIES = ("children", "digest")
 
 
