@@ -28,12 +28,12 @@ DOCUMENTS = 12
 
 @pytest.fixture(scope="module")
 def small() -> SemanticWorkload:
-    return draw_workload(news_schema(), peers=60, documents=DOCUMENTS, sample=16, seed=3)
+    return draw_workload(news_schema(), peers=60, documents=DOCUMENTS, sample=40, seed=3)
 
 
 @pytest.fixture(scope="module")
 def result() -> SemanticResult:
-    settings = SemanticSettings(peers=SIZES, documents=DOCUMENTS, sample=16, always_max=20, seed=3)
+    settings = SemanticSettings(peers=SIZES, documents=DOCUMENTS, sample=40, always_max=20, seed=3)
     return run_semantic(news_schema(), "news", settings)
 
 

@@ -134,11 +134,11 @@ def _hops_of(
     copies = [] if origin < 0 else [(origin, -1, settings.indulgence, 0)]
     for member, sender, indulgence, hop in copies:
         hops.setdefault(member, hop)
-        left = left_of(indulgence, bool(matches[member]))
+        left = left_of(indulgence, bool(matches[member]) or graph.is_cold)
         if left <= passed_with.get(member, STOPPED):
             continue
         passed_with[member] = left
-        spreads = hop == 0 and settings.origin_spreads
+        spreads = graph.is_cold or (hop == 0 and settings.origin_spreads)
         for edge in range(graph.starts[member], graph.starts[member + 1]):
             other = int(graph.targets[edge])
             places = int(graph.places[member]), int(graph.places[other])
