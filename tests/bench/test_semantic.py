@@ -53,8 +53,8 @@ def test_matches_are_those_of_each_pattern_by_itself(small: SemanticWorkload) ->
         assert flags.tolist() == [each.matches(document) for each in small.classes.filters]
     assert small.matches.any()
     assert not small.matches.all()
-    assert small.checked > 1_000
-    assert small.disagreements == ()
+    # Of all patterns, but of 40 documents only.
+    assert (small.checked, small.disagreements) == (40 * len(set(small.filters)), ())
 
 
 def test_a_wrong_match_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,9 +235,10 @@ class Run:
                 self.scenario.quiet_limit_ms, self.scenario.settle_ms
             )
             if is_quiet:
+                # Now, not later: peers that reorganise by the clock may begin again at any time.
+                self._check_invariants()
                 # No event is under way when the next phase begins, also for who does not know it.
                 simulation.run_for(max(acted_ms + HORIZON_MS + 1 - simulation.now_ms, 0))
-                self._check_invariants()
             else:
                 what = unrest(simulation, self.scenario.settle_ms)
                 limit_ms = self.scenario.quiet_limit_ms

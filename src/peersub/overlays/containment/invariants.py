@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.peer import ContainmentPeer
 from peersub.overlays.containment.seat import Seat
-from peersub.overlays.containment.settings import PERIODICAL
 from peersub.overlays.containment.structure import EdgeKind, contains
 from peersub.overlays.core.causes import Cause
 from peersub.overlays.core.effects import Effect
@@ -49,11 +48,6 @@ def _unproven(seat: Seat, other: PeerId, kind: EdgeKind, *, is_up: bool) -> Iter
 def check_quiet(peers: Sequence[ContainmentPeer]) -> list[str]:
     """Complaints about a network at rest, all of whose nodes can reach each other."""
     members = {member.me: member for peer in peers for member in peer.hosting.members.values()}
-    if any(peer.settings.reorganise in PERIODICAL for peer in peers) and any(
-        member.seat.former_ups or member.seat.is_vacating for member in members.values()
-    ):
-        # A period has ended just now, and somebody moves: such a tree is never at rest for long.
-        return []
     complaints = _complaints_about_the_whole(members)
     for member in members.values():
         complaints += _edges(member, members)
