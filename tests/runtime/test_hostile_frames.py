@@ -13,7 +13,10 @@ KINDS = 14
 
 @pytest.mark.skipif(not can_look(), reason="needs /proc")
 def test_an_attacked_node_serves_others_and_counts_each_act():
-    settings = HostileSettings(frames=2_000, frames_per_second=4_000, calm_s=0.2, rate=100)
+    # How fast it serves meanwhile is for the benchmark: here nothing is compared with a bystander.
+    settings = HostileSettings(
+        frames=2_000, frames_per_second=4_000, calm_s=0.2, rate=100, elsewhere_share=0, rounds=2
+    )
     result = asyncio.run(run_hostile(settings, lambda _: None))
     assert result.problems == []
     assert result.frames >= 2_000

@@ -1,21 +1,22 @@
 """A live node under attack: does it go on serving, as fast as before, and count what came?
 
-A small network delivers events at a steady rate, first in peace, then while attackers send hostile
-frames to a bystander, a node of another network on the same machine, then while they send them to
-one of its own nodes (`hostile_frames`). Judged are the deliveries, by brute force, the latency of
+A small network delivers events at a steady rate, first in peace, then in rounds: attackers send
+hostile frames (`hostile_frames`) to a bystander, a node of another network on the machine, then
+to one of its own nodes, and again. Judged are the deliveries, by brute force, the latency of
 those to subscribers on the node that is attacked, its memory, its descriptors, and whether each act
 was counted by a reason.
 
 The bystander tells what the attack costs from what attackers cost: they, the network and whoever
-measures share the machine's cores, so latency is compared with that of the time when all of them
-were just as busy, but the frames went elsewhere.
+measures share the machine's cores, so latency is compared with that of the times when all of them
+were just as busy, but the frames went elsewhere. The rounds are there because a machine is not
+equally quick for minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -54,7 +55,8 @@ class HostileSettings:
     rate: int = 200
     calm_s: float = 10.0
     elsewhere_share: float = 0.2
-    """Of the frames: as many more go to the bystander first."""
+    """Of the frames: as many more go to the bystander."""
+    rounds: int = 5
     overlay: str = "chord"
     seed: int = 1
 
@@ -152,43 +154,62 @@ class _Trial:
             target, publisher = workers[0], workers[-1]
             for worker in workers:
                 await self._subscribe(worker)
-            on_target = [name for name in self.wishes if name.startswith("w0-")]
+            on_target = {name for name in self.wishes if name.startswith("w0-")}
             await self._publish(publisher, settings.calm_s)
-            result.calm_ms = self._latencies(on_target, 0)
-            await self._attack_bystander(publisher, on_target)
-            result.before = figures_of(target.process.pid)
-            counters = (await network.status([target]))[0]["counters"]
-            begin_ms, first = now_ms(), self.published
-            attack = _Attack(settings.frames, settings.frames_per_second, settings.seed)
-            self.say(f"{settings.frames:,} hostile frames for {target.name}")
-            attacking = asyncio.create_task(attack.run(target.name, workers[1].name))
-            while not attacking.done():
-                await self._publish(publisher, 1.0)
-                seen = figures_of(target.process.pid).descriptors
-                result.descriptors_max = max(result.descriptors_max, seen)
-            await attacking
-            result.seconds = (now_ms() - begin_ms) / 1_000
-            result.attacked_ms = self._latencies(on_target, first)
-            result.acts, result.frames, result.kept = attack.acts, attack.frames, attack.kept
-            await self._judge(target, counters, attack.expected_reasons)
+            result.calm_ms = self._latencies(on_target, [range(self.published)])
+            async with LiveNetwork(dict(self.node_settings)) as others:
+                bystanders = [await others.start(), await others.start()]
+                result.before = figures_of(target.process.pid)
+                counters = (await network.status([target]))[0]["counters"]
+                expected = await self._attack_both(publisher, workers[:2], bystanders, on_target)
+            await self._judge(target, counters, expected)
         return result
 
-    async def _attack_bystander(self, publisher: WorkerProcess, on_target: list[str]) -> None:
-        """The same frames, at the same pace, to a node that has nothing to do with the network."""
-        settings, first = self.settings, self.published
-        frames = int(settings.frames * settings.elsewhere_share)
-        if not frames:
-            return
-        async with LiveNetwork(dict(self.node_settings)) as elsewhere:
-            bystander, its_neighbour = await elsewhere.start(), await elsewhere.start()
-            self.say(f"{frames:,} hostile frames for {bystander.name}, which stands by")
-            # Drawn from another seed: what the target gets afterwards it has never seen.
-            attack = _Attack(frames, settings.frames_per_second, settings.seed + 1)
-            attacking = asyncio.create_task(attack.run(bystander.name, its_neighbour.name))
-            while not attacking.done():
-                await self._publish(publisher, 1.0)
-            await attacking
-        self.result.elsewhere_ms = self._latencies(on_target, first)
+    async def _attack_both(
+        self,
+        publisher: WorkerProcess,
+        attacked: list[WorkerProcess],
+        bystanders: list[WorkerProcess],
+        on_target: set[str],
+    ) -> list[tuple[str, ...]]:
+        """Attack the bystander and the target in turn; what the target must have counted."""
+        settings, result = self.settings, self.result
+        frames = settings.frames // settings.rounds
+        frames_elsewhere = int(frames * settings.elsewhere_share)
+        expected: list[tuple[str, ...]] = []
+        elsewhere_events, attacked_events = [], []
+        for number in range(settings.rounds):
+            self.say(f"round {number + 1} of {settings.rounds}: {frames:,} hostile frames")
+            # Each drawn from a seed of its own: what the target gets it has never seen.
+            seed = settings.seed + 2 * number
+            if frames_elsewhere:
+                _, events = await self._attack(publisher, bystanders, frames_elsewhere, seed + 1)
+                elsewhere_events.append(events)
+            begin_ms = now_ms()
+            attack, events = await self._attack(publisher, attacked, frames, seed)
+            result.seconds += (now_ms() - begin_ms) / 1_000
+            attacked_events.append(events)
+            expected += attack.expected_reasons
+            result.acts += attack.acts
+            result.frames += attack.frames
+            result.kept += attack.kept
+        result.elsewhere_ms = self._latencies(on_target, elsewhere_events)
+        result.attacked_ms = self._latencies(on_target, attacked_events)
+        return expected
+
+    async def _attack(
+        self, publisher: WorkerProcess, nodes: list[WorkerProcess], frames: int, seed: int
+    ) -> tuple[_Attack, range]:
+        """Attack the first of two neighbours; the attack, and the events published meanwhile."""
+        first = self.published
+        attack = _Attack(frames, self.settings.frames_per_second, seed)
+        attacking = asyncio.create_task(attack.run(nodes[0].name, nodes[1].name))
+        while not attacking.done():
+            await self._publish(publisher, 1.0)
+            seen = figures_of(nodes[0].process.pid).descriptors
+            self.result.descriptors_max = max(self.result.descriptors_max, seen)
+        await attacking
+        return attack, range(first, self.published)
 
     async def _subscribe(self, worker: WorkerProcess) -> None:
         names = [f"w{worker.number}-{number}" for number in range(SYMBOLS // 2)]
@@ -216,13 +237,13 @@ class _Trial:
         ids = [f"e-{number}" for number in range(first, first + count)]
         await self.network.until(lambda: all(each in ended for each in ids), "publications end")
 
-    def _latencies(self, names: list[str], first: int) -> dict[str, float]:
-        """Of deliveries to these subscriptions, of events from this number on."""
+    def _latencies(self, names: set[str], events: Sequence[range]) -> dict[str, float]:
+        """Of deliveries to these subscriptions, of events with such numbers."""
         begun = self.network.begun_ms
         found = sorted(
             at_ms - begun[event]
             for (name, event), at_ms in self.network.arrivals_ms.items()
-            if name in names and int(event.rpartition("-")[2]) >= first
+            if name in names and any(int(event.rpartition("-")[2]) in each for each in events)
         )
         places = {"p50": 0.5, "p99": 0.99}
         return {

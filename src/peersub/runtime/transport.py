@@ -25,9 +25,11 @@ from typing import Any, Final, Protocol
 from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX
 from peersub.overlays.core.link_messages import LinkAccepted, LinkOpen, LinkRejected
 from peersub.overlays.core.messages import Message
+from peersub.runtime.accepting import Acceptor
 from peersub.runtime.addresses import split_address
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
+from peersub.runtime.security.rate_limit import RateLimit
 
 __all__ = ["LinkListener", "Transport", "TransportSettings"]
 
@@ -35,6 +37,7 @@ BACKOFF_MS: Final = (20, 50, 100, 200, 400)
 """How long a node is not dialled after the first, second, … attempt in a row that failed."""
 FAILURES_KEPT_MAX: Final = 4_096
 CROSSING: Final = "the two nodes dialled each other at once"
+ENDED: Final = "the node has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class TransportSettings:
     """Of nodes and clients together; more are turned away."""
     unnamed_max: int = 256
     """Connections that have not said yet who they are."""
+    strangers_per_second: float = 250
+    """Callers that never say who they are, in the long run; others wait meanwhile to be taken."""
     dial_timeout_ms: int = 1_000
     """How long an attempt to reach a node may take, its answer included."""
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
@@ -140,11 +145,13 @@ class Transport:
         self._attempts: dict[str, _Attempt] = {}
         self._failures: dict[str, tuple[int, int, str]] = {}
         """Per node: attempts in a row that failed, until when it is not dialled, and why."""
+        self._open: dict[Connection, None] = {}
+        """All that are not gone yet, those that were let go among them."""
         self._unnamed: dict[Connection, None] = {}
         self._others: dict[Connection, None] = {}
         self._node_of: dict[Connection, str] = {}
         self._dialled = 0
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_holding = False
@@ -154,12 +161,19 @@ class Transport:
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections; where. Raises OSError if that cannot be."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accepted, host, port, ssl=self._server_tls, backlog=512
+        settings = self._settings
+        self._acceptor = Acceptor(
+            self._accepted,
+            RateLimit(settings.strangers_per_second, settings.unnamed_max),
+            self._counters,
+            self._now_ms,
+            tls=self._server_tls,
+            handshake_ms=settings.connection.greeting_ms,
+            taking_max=settings.unnamed_max,
         )
-        bound = self._server.sockets[0].getsockname()
+        bound = await self._acceptor.listen(host, port)
         self._ticker = loop.create_task(self._tick())
-        return bound[0], bound[1]
+        return bound
 
     async def close(self) -> None:
         """Accept nothing more, and close all connections once what was sent is through."""
@@ -168,19 +182,19 @@ class Transport:
             self._ticker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._ticker
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
         for attempt in list(self._attempts.values()):
             if attempt.task is not None:
                 attempt.task.cancel()
-        connections = self._connections()
-        for connection in connections:
-            connection.close("the node has ended")
+        for connection in list(self._open):
+            connection.close(ENDED)
         deadline = self._now_ms() + self._settings.dial_timeout_ms
-        while any(connection.is_closing for connection in connections):
+        while self._open:
             if self._now_ms() > deadline:
-                for connection in connections:
-                    connection.abort("the node has ended")
+                for connection in list(self._open):
+                    connection.abort(ENDED)
+                await asyncio.sleep(0)
                 break
             await asyncio.sleep(0.005)
 
@@ -334,6 +348,11 @@ class Transport:
 
     def on_opened(self, connection: Connection) -> None:
         """A connection is there; one that was dialled is the attempt's."""
+        self._open[connection] = None
+        if self._is_closed:
+            # It was accepted, or dialled, before the end, and handed over after it.
+            connection.abort(ENDED)
+            return
         if self._attempt_of(connection) is not None:
             return
         if connection.is_dialled:
@@ -384,6 +403,8 @@ class Transport:
                 self._counters.add("an unexpected first message")
                 del self._others[connection]
                 connection.abort("it did not say who it is")
+            elif connection.is_open:
+                self._welcome()
             return
         reason = self._refusal(connection, first.node)
         if reason is None and not 0 < len(first.node.encode()) <= NODE_NAME_BYTES_MAX:
@@ -395,11 +416,17 @@ class Transport:
             self._turn_away(connection, LinkRejected(reason))
         elif self._may_replace(first):
             del self._unnamed[connection]
+            self._welcome()
             self._take(connection, first)
             if len(messages) > 1 and connection in self._node_of:
                 self.listener.on_link_messages(first.node, messages[1:])
         else:
             self._turn_away(connection, LinkRejected(CROSSING, crossing=True))
+
+    def _welcome(self) -> None:
+        """Whoever called is no stranger."""
+        if self._acceptor is not None:
+            self._acceptor.named()
 
     def _turn_away(self, connection: Connection, message: LinkRejected) -> None:
         connection.send((message,))
@@ -445,6 +472,7 @@ class Transport:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """A connection is gone."""
+        self._open.pop(connection, None)
         self._unnamed.pop(connection, None)
         self._others.pop(connection, None)
         node = self._node_of.pop(connection, None)
@@ -457,10 +485,6 @@ class Transport:
         found = self._attempt_of(connection)
         if found is not None and found[1].answer is not None and not found[1].answer.done():
             found[1].answer.set_result(reason)
-
-    def forget(self, connection: Connection) -> None:
-        """A connection of somebody else is gone; its own handler was told."""
-        self._others.pop(connection, None)
 
     def on_relieved(self, connection: Connection) -> None:
         """A connection was congested, and is no more."""

@@ -1,4 +1,4 @@
-"""A token bucket: how many events a client may publish now. The time is an argument."""
+"""A token bucket: how much somebody may ask of a node now. The time is an argument."""
 
 from __future__ import annotations
 
@@ -44,3 +44,7 @@ class RateLimit:
             self._tokens -= count
             return 0
         return max(1, ceil((needed - self._tokens) * 1_000 / self._per_second))
+
+    def give_back(self, count: int = 1) -> None:
+        """So many of those that were taken do not count after all."""
+        self._tokens = min(self._burst, self._tokens + count)
