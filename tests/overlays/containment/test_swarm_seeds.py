@@ -18,6 +18,10 @@ SEEDS = {
     954: "of two crowns that one leaver had named, none heard of the other",
     1113: "a keeper that was about to leave the top level took a member there",
     1579: "who left the top level was asked for a place there before it had gone",
+    5171: "a newcomer's only contact left in the other half of a split, and it asked nobody else",
+    7147: "newcomers that had been asked by others did not ask them, and waited for ever",
+    7677: "the contacts of a newcomer crashed one after the other before they had answered",
+    6687: "a network counted as quiet while a member was about to leave the top level",
     1983: "one of a list of siblings left while an event was under way in the list",
 }
 

@@ -32,7 +32,8 @@ class Giving:
         elsewhere = self._elsewhere(sender, message)
         if elsewhere is not None:
             kind, instead = elsewhere
-            redirected = Redirected(sender.slot, seat.me.slot, message.number, kind, instead)
+            nodes = seat.host.known_nodes() if instead is None else ()
+            redirected = Redirected(sender.slot, seat.me.slot, message.number, kind, instead, nodes)
             seat.send(sender, redirected)
             return False
         seat.add_below(sender, message.edge, message.wanted, message.number)

@@ -67,6 +67,8 @@ class Member:
         seat = self.seat
         if seat.is_leaving:
             return f"leaving {self.leaving.attempts}"
+        if seat.is_vacating:
+            return "vacating"
         if seat.is_crown:
             return "crown"
         return "seated" if seat.is_seated else "looking"

@@ -7,7 +7,9 @@ as long as an event may be under way, so none passes by between the two places (
 
 Who is asked, in order, until one answers:
 
-* a newcomer: the keeper of its node;
+* a newcomer: the keeper of its node. A keeper that is one itself asks the nodes that it was given,
+  those that have come to ask it, and those that any of them has named, again and again. It never
+  takes silence for a reason to begin a network: who is cut off and who is alone look alike;
 * who lost the one above it: its other ancestors, nearest first, each of which looks below itself if
   it contains the member; then the heirs of the crown that stand before it; then the contacts of its
   node. If nobody answers it becomes a crown itself, and `crown` brings the parts together again;
@@ -45,6 +47,8 @@ REDIRECTIONS_MAX = 256
 """Members that one attempt asks for a place, each named by the one before."""
 PAUSES = 4
 """A pause between two rounds is this part of the time for an answer."""
+PAUSE_DOUBLINGS_MAX = 4
+"""A newcomer that nobody takes waits twice as long after each round, up to so many times."""
 PATIENCE_MAX = 8
 """How many times longer than at first an answer is waited for."""
 ROUNDS_MAX = 12
@@ -202,9 +206,9 @@ class Moving:
         elif purpose is Purpose.JOIN:
             self._wait()
 
-    def _wait(self) -> None:
+    def _wait(self, doublings: int = 0) -> None:
         self._asked = None
-        wait_ms = max(self._seat.settings.join_ms // PAUSES, 1)
+        wait_ms = max(self._seat.settings.join_ms // PAUSES, 1) << doublings
         self._seat.host.set_timer("move", self._seat.me, wait_ms)
 
     def _ask_next(self) -> None:
@@ -256,7 +260,7 @@ class Moving:
             seat.become_crown()
         elif purpose is Purpose.JOIN:
             self._starts = deque(seat.host.contacts())
-            self._wait()
+            self._wait(min(self._rounds - 1, PAUSE_DOUBLINGS_MAX))
         elif purpose is Purpose.HANDED and self._rounds < ROUNDS_MAX:
             self._starts = deque(self._known())
             self._wait()
@@ -398,6 +402,8 @@ class Moving:
         if message.number != self._seat.number or self._purpose is None:
             return
         instead = message.instead
+        if self._purpose is Purpose.JOIN:
+            self._seat.host.learn(message.nodes)
         self._redirections += 1
         if instead is None or instead == self._seat.me or self._redirections > REDIRECTIONS_MAX:
             self._ask_next()

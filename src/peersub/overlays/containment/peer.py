@@ -101,6 +101,8 @@ class ContainmentPeer:
         self._stored: dict[str, None] = {}
         """Subscriptions that are on disk."""
         self._told_ready: dict[str, None] = {}
+        self._given: tuple[str, ...] = ()
+        """Nodes that were named when this one was to join."""
         self._contacts: dict[str, None] = {}
         """Nodes that take part, as far as is known: those told of last come last."""
         self._former: dict[str, list[int]] = {}
@@ -158,6 +160,9 @@ class ContainmentPeer:
             case TimerFired(timer):
                 self._on_timer(timer)
             case PeerConnected(peer):
+                if self.is_joining:
+                    # Those that were named may all be gone; whoever comes knows more by and by.
+                    self.learn([peer.node])
                 self.hosting.on_connected(peer, self.now_ms)
             case PeerLost(peer):
                 self.hosting.on_lost(peer, self.now_ms)
@@ -168,6 +173,7 @@ class ContainmentPeer:
                 self.keeper.seat.become_crown()
             case Join(contacts):
                 self._has_begun = True
+                self._given = contacts
                 self.learn(contacts)
                 self.keeper.moving.join()
             case Leave():
@@ -326,7 +332,10 @@ class ContainmentPeer:
 
     def contacts(self) -> tuple[PeerId, ...]:
         """Whom a member may turn to: others of this node, then the nodes it was told of."""
-        keepers = [PeerId(node, ANY_LIFE, KEEPER_SLOT) for node in self._contacts]
+        nodes = dict.fromkeys(
+            (*self._given, *self._contacts) if self.is_joining else self._contacts
+        )
+        keepers = [PeerId(node, ANY_LIFE, KEEPER_SLOT) for node in nodes if node != self.me.node]
         return (*self._seated_members(), self.keeper.me, *keepers)
 
     def _seated_members(self) -> list[PeerId]:
