@@ -22,6 +22,10 @@ SEEDS = {
     7147: "newcomers that had been asked by others did not ask them, and waited for ever",
     7677: "the contacts of a newcomer crashed one after the other before they had answered",
     6687: "a network counted as quiet while a member was about to leave the top level",
+    20943: "two members of one node became crowns at once, and neither heard of the other",
+    21043: "a member waited half a minute for a lost answer, and the tree counted as quiet",
+    22094: "two keepers made each other the crown without end",
+    22153: "all that a newcomer knew were gone before any of them had answered",
     1983: "one of a list of siblings left while an event was under way in the list",
 }
 

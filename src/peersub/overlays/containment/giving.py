@@ -168,7 +168,7 @@ class Giving:
             others = seat.staying(EdgeKind.TOP, sender)
             return EdgeKind.TOP, seat.up.peer if seat.up is not None else [*others, None][0]
         if seat.is_keeper:
-            others = seat.staying(EdgeKind.TOP, sender)
+            others = seat.members_on_top(sender)
             return (EdgeKind.TOP, others[0]) if others else None
         if not message.stays_on_top and seat.contains(message.wanted):
             is_equal = seat.is_contained_in(message.wanted)

@@ -168,6 +168,8 @@ class Moving:
         if seat.is_leaving:
             return
         if self._purpose in (None, Purpose.IMPROVE, Purpose.MERGE):
+            # What it was about to look for it looks for from its next place.
+            self.wants_better = self.wants_better or self._purpose is Purpose.IMPROVE
             self._follow_leaver()
 
     def _follow_leaver(self) -> None:
@@ -426,6 +428,7 @@ class Moving:
         if purpose is Purpose.IMPROVE:
             seat.is_vacating = False
         self._end()
+        self._patience = 1
         above = Above(sender, message.edge, message.wanted, message.number, message.path)
         seat.host.learn(message.nodes)
         seat.sit(above, message.ancestors, message.heirs)
