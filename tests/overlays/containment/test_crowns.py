@@ -6,12 +6,13 @@ from overlays.containment.worlds import QUIET_MS, SETTLE_MS, World
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.overlays.containment.invariants import check_quiet
-from peersub.overlays.containment.messages import Promote
+from peersub.overlays.containment.messages import Handed, Promote
 from peersub.overlays.containment.peer import ContainmentPeer
+from peersub.overlays.containment.seat import Above, Below
 from peersub.overlays.containment.settings import ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.causes import Start, Timer, TimerFired
-from peersub.overlays.core.effects import Send
+from peersub.overlays.core.effects import Drop, Send
 from peersub.overlays.core.identity import PeerId
 
 NODES = 8
@@ -136,3 +137,16 @@ def test_a_keeper_makes_members_the_crown_and_never_another_keeper(wanted, is_na
         for message in effect.messages
     ]
     assert any(isinstance(message, Promote) for message in sent) == is_named
+
+
+def test_two_that_leave_and_stand_below_each_other_hand_nobody_over_without_end():
+    """The crown has made another one the crown, and its own edge from before is still there."""
+    peer = ContainmentPeer(PeerId("n0", 0), ContainmentSettings(), seed=1)
+    crown, former = (peer._new_member(Filter(f"{name} > 0")) for name in "ab")
+    crown.seat.is_crown = True
+    crown.seat.down[former.me] = Below(EdgeKind.TOP, former.seat.wanted)
+    former.seat.up = Above(crown.me, EdgeKind.TOP, crown.seat.wanted, 1)
+    former.seat.down[crown.me] = Below(EdgeKind.TOP, crown.seat.wanted)
+    crown.seat.is_leaving = former.seat.is_leaving = True
+    peer.send(crown.me, Handed(crown.me.slot, former.me.slot, PeerId("n1", 0, 2)))
+    assert not any(isinstance(effect, Drop) for effect in peer.handle(NOTHING, 0))

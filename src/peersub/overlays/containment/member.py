@@ -166,7 +166,7 @@ class Member:
             case said.Handed():
                 self.moving.on_handed(sender, message)
                 if self.seat.is_leaving:
-                    self.leaving.on_handed(message.instead)
+                    self.leaving.on_handed(sender, message.instead)
             case said.Departing(_, _, departs):
                 self.seat.on_departing(sender, departs)
                 self.crown.give_up()
