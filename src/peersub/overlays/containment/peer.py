@@ -19,10 +19,10 @@ from peersub.overlays.containment.acquaintances import Acquaintances, names_in
 from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.messages import CrownFound, CrownSought
 from peersub.overlays.containment.moving import Purpose
+from peersub.overlays.containment.publishing import Publishing
 from peersub.overlays.containment.seat import KEEPER_SLOT
 from peersub.overlays.containment.settings import PERIODICAL, ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind, need_share
-from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
@@ -46,8 +46,6 @@ from peersub.overlays.core.effects import (
     Deliver,
     Drop,
     Effect,
-    PublishCompleted,
-    PublishFailed,
     SetTimer,
     SubscriptionReady,
 )
@@ -56,7 +54,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
-from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
 from peersub.overlays.semantic.messages import LinkNeeded
 from peersub.overlays.semantic.sample import SharedSample
@@ -64,13 +62,9 @@ from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, 
 
 __all__ = ["ContainmentPeer"]
 
-HELD_EVENTS_MAX = 1_024
-"""Events that wait until the node has its place."""
-
 _MEMBER = "containment/member"
 _PERIOD = Timer("containment/period")
 _FORMER = Timer("containment/former")
-_BEST_EFFORT_ONLY = "containment promises best effort only: use chord for at-least-once"
 _SAMPLE_MESSAGES = (SampleOffered, SampleKeys, SampleEvents)
 
 
@@ -99,12 +93,12 @@ class ContainmentPeer:
         self._seen: History[tuple[int, str, str]] = History(
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
-        self._held: list[Publication] = []
         self._is_leaving = False
         self._has_begun = False
         self._is_installed = False
         """It begins in a state that was set, in which children know nothing of lists yet."""
         self.keeper = self._new_member(None)
+        self._publishing = Publishing(settings, self.hosting, self.keeper, self.sample, self._out)
 
     # --- the interface -------------------------------------------------------------------------
 
@@ -117,9 +111,9 @@ class ContainmentPeer:
                     self._on_message(peer, message)
             case Publish(publications):
                 for publication in publications:
-                    self._publish(publication)
+                    self._publishing.publish(publication)
             case PublishBatch(batch):
-                self._publish_batch(batch)
+                self._publishing.publish_batch(batch)
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
             case Unsubscribe(name):
@@ -336,7 +330,7 @@ class ContainmentPeer:
         for name in found.subscriptions:
             self._tell_if_ready(name)
         if found is self.keeper:
-            self._publish_held()
+            self._publishing.publish_held()
         elif self.keeper.seat.up is None or self.keeper.seat.up.peer.node != self.me.node:
             self._bring_keeper_home(member)
         for other in list(self.hosting.members.values()):
@@ -424,45 +418,6 @@ class ContainmentPeer:
             member.leaving.begin()
         if not self.hosting.members:
             self.hosting.close("leaves")
-
-    # --- events --------------------------------------------------------------------------------
-
-    def _publish(self, publication: Publication) -> None:
-        if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
-            return
-        self._route(publication)
-        self._out.emit(PublishCompleted(publication.id))
-
-    def _publish_batch(self, batch: Batch) -> None:
-        """Members look at events one by one; those of a batch end together."""
-        if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
-            return
-        for publication in batch.publications():
-            self._route(publication)
-        self._out.emit(PublishCompleted(batch.id))
-
-    def _route(self, publication: Publication) -> None:
-        """Begin at a member of this node that matches; else climb from the keeper."""
-        if self.settings.needs_sample and self.settings.sampling.sample_learns:
-            self.sample.add(publication)
-        for member in self.hosting.members.values():
-            seat = member.seat
-            if seat.is_seated and not seat.is_leaving and member.routing.matches(publication):
-                member.routing.publish(publication)
-                return
-        if self.keeper.seat.is_seated:
-            self.keeper.routing.publish(publication)
-        elif len(self._held) < HELD_EVENTS_MAX:
-            self._held.append(publication)
-        else:
-            self._out.emit(Drop("too many events wait for a place of the node", publication.id))
-
-    def _publish_held(self) -> None:
-        held, self._held = self._held, []
-        for publication in held:
-            self._route(publication)
 
     # --- messages and timers -------------------------------------------------------------------
 
