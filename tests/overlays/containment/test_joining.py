@@ -8,14 +8,17 @@ from overlays.containment.worlds import World
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.overlays.containment.acquaintances import CONTACTS_MAX, Acquaintances, names_in
+from peersub.overlays.containment.moving import Purpose
 from peersub.overlays.containment.peer import ContainmentPeer
 from peersub.overlays.containment.settings import ContainmentSettings
-from peersub.overlays.core.causes import ConnectFailed, Join, PeerConnected, TimerFired
+from peersub.overlays.containment.structure import EdgeKind
+from peersub.overlays.core.causes import ConnectFailed, Join, PeerConnected, Timer, TimerFired
 from peersub.overlays.core.effects import Connect, SetTimer
 from peersub.overlays.core.identity import PeerId
 
 NOBODY = "nobody"
 """A name that no node has."""
+NOTHING = TimerFired(Timer("test/nothing"))
 
 
 def world_of(nodes):
@@ -148,7 +151,27 @@ def test_a_member_that_is_about_to_leave_the_top_level_says_so():
     (member,) = [each for each in world.members().values() if each.me.node == "n0"]
     before = member.describe()["state"]
     member.moving.vacate()
-    assert before != member.describe()["state"] == "vacating"
+    assert before != member.describe()["state"] == "vacating 0"
+
+
+def test_one_that_comes_below_a_member_that_vacates_is_handed_over_as_well():
+    """It was on its way before: who vacates asks again, and the time for it is not over."""
+    world = World(5, reorganise="never")
+    for number in range(4):
+        world.subscribe(f"n{number}", f"s{number}", Filter(f"a = {number}"))
+    world.subscribe("n4", "wide", Filter("a < 9"))
+    place = {each.me.node: each for each in world.members().values()}
+    crown, leaver, late = place["n0"], place["n1"], place["n2"]
+    assert crown.seat.is_crown
+    leaver.moving.vacate()
+    late.moving.move_below(leaver.me, EdgeKind.TOP, Purpose.HANDED)
+    leaver.seat.is_vacating = False  # as it was when it was asked
+    world.simulation.cause("n2", NOTHING)
+    world.simulation.run_for(100)
+    assert late.me in leaver.seat.below(EdgeKind.TOP)
+    leaver.seat.is_vacating = True
+    world.settle()
+    assert leaver.seat.up.kind is EdgeKind.CHILD and leaver.seat.up.peer.node == "n4"
 
 
 def test_a_member_without_a_place_keeps_its_network_from_being_quiet():

@@ -25,6 +25,7 @@ SEEDS = {
     20943: "two members of one node became crowns at once, and neither heard of the other",
     21043: "a member waited half a minute for a lost answer, and the tree counted as quiet",
     22094: "two keepers made each other the crown without end",
+    23542: "who vacated its place at the top level in vain asked those below it only once",
     22641: "two that left stood below each other, and handed those below over without end",
     22153: "all that a newcomer knew were gone before any of them had answered",
     1983: "one of a list of siblings left while an event was under way in the list",

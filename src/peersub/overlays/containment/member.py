@@ -68,7 +68,7 @@ class Member:
         if seat.is_leaving:
             return f"leaving {self.leaving.attempts}"
         if seat.is_vacating:
-            return "vacating"
+            return f"vacating {self.moving.vacations}"
         if seat.is_crown:
             return "crown"
         return "seated" if seat.is_seated else "looking"

@@ -82,6 +82,9 @@ class Moving:
         self._wanted_above: PeerId | None = None
         self._handed: tuple[PeerId, Handed] | None = None
         """Who above has said that it will go, and whom to turn to."""
+        self._vacates_until_ms = 0
+        self.vacations = 0
+        """How often it has asked those below it again to leave the top level before it does."""
         self.wants_better = False
         """It heard of a better place while it was busy."""
         self.depth = 0
@@ -338,8 +341,14 @@ class Moving:
         return present is None or is_better(best, present, seat.settings)
 
     def vacate(self) -> None:
-        """Get rid of the top-level members below, to be able to leave the top level."""
+        """Get rid of the top-level members below, to be able to leave the top level.
+
+        Time and again until `leave_ms` have passed: one that was on its way here may come later.
+        """
         seat = self._seat
+        if not seat.is_vacating:
+            self._vacates_until_ms = seat.host.now_ms + seat.settings.leave_ms
+            self.vacations = 0
         seat.is_vacating = True
         if seat.is_crown:
             # One that contains this one has no such reason to go.
@@ -351,13 +360,20 @@ class Moving:
         elif seat.up is not None:
             seat.tell_departing()
             seat.hand_over_top()
-        seat.host.set_timer("vacate", seat.me, seat.settings.leave_ms)
+        pause_ms = min(seat.settings.join_ms, seat.settings.leave_ms)
+        seat.host.set_timer("vacate", seat.me, pause_ms)
 
     def on_vacate_timer(self) -> None:
-        """Some at the top level have not gone: stay."""
-        if self._seat.is_vacating:
-            self._seat.is_vacating = False
-            self._seat.tell_departing(departs=False)
+        """Some at the top level have not gone: ask them again, or stay."""
+        seat = self._seat
+        if not seat.is_vacating:
+            return
+        self.vacations += 1
+        if seat.host.now_ms >= self._vacates_until_ms:
+            seat.is_vacating = False
+            seat.tell_departing(departs=False)
+        else:
+            self.vacate()
 
     def after_fewer_below(self) -> None:
         """Somebody below has gone: perhaps the last one of the top level."""
