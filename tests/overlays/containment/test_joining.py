@@ -12,7 +12,14 @@ from peersub.overlays.containment.moving import Purpose
 from peersub.overlays.containment.peer import ContainmentPeer
 from peersub.overlays.containment.settings import ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind
-from peersub.overlays.core.causes import ConnectFailed, Join, PeerConnected, Timer, TimerFired
+from peersub.overlays.core.causes import (
+    ConnectFailed,
+    Join,
+    Leave,
+    PeerConnected,
+    Timer,
+    TimerFired,
+)
 from peersub.overlays.core.effects import Connect, SetTimer
 from peersub.overlays.core.identity import PeerId
 
@@ -63,6 +70,15 @@ def test_a_refusal_names_nodes_that_may_know_more():
     world.simulation.mend_edges()
     world.settle()
     assert takes_part(world, "n2")
+
+
+def test_who_takes_leave_still_names_others_to_a_newcomer():
+    """The newcomer's link may come up when the leaver has no place any more."""
+    world = world_of(3)
+    leaver = world.simulation.hosts["n2"].overlay
+    leaver.handle(Leave(), world.simulation.now_ms)
+    assert not leaver.takes_part
+    assert "n0" in names_in(leaver.greeting())
 
 
 def test_newcomers_that_know_only_each_other_begin_no_network_and_wait_for_one():

@@ -28,6 +28,8 @@ SEEDS = {
     23542: "who vacated its place at the top level in vain asked those below it only once",
     22641: "two that left stood below each other, and handed those below over without end",
     22153: "all that a newcomer knew were gone before any of them had answered",
+    24068: "a newcomer reached its contact as it took leave, and was told of nobody else",
+    24271: "both contacts of a newcomer took leave as it joined, and named nobody",
     1983: "one of a list of siblings left while an event was under way in the list",
 }
 

@@ -94,6 +94,7 @@ class ContainmentPeer:
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
         self._is_leaving = False
+        self._farewell = b""
         self._has_begun = False
         self._is_installed = False
         """It begins in a state that was set, in which children know nothing of lists yet."""
@@ -160,7 +161,12 @@ class ContainmentPeer:
                 pass
 
     def greeting(self) -> bytes:
-        """Some nodes that take part: a newcomer may need them before it has asked anything."""
+        """Some nodes that take part: a newcomer may need them before it has asked anything.
+
+        One that leaves names those it knew: it may be all that a newcomer ever hears from it.
+        """
+        if self._is_leaving:
+            return self._farewell
         return self.acquaintances.greeting(self._linked()) if self.takes_part else b""
 
     def shared_settings(self) -> Mapping[str, str]:
@@ -413,6 +419,7 @@ class ContainmentPeer:
             member.leaving.begin()
 
     def _leave(self) -> None:
+        self._farewell = self.greeting()
         self._is_leaving = True
         for member in list(self.hosting.members.values()):
             member.leaving.begin()
