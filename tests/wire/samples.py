@@ -201,6 +201,7 @@ MESSAGES: dict[str, Any] = {
         2, 3, 7, EdgeKind.CHILD, CHEAP, (MEMBER,), (PEER,), (), ("n7",)
     ),
     "redirected": containment.Redirected(2, 3, 7, EdgeKind.EQUAL, MEMBER),
+    "redirected-nowhere": containment.Redirected(2, 3, 7, EdgeKind.TOP, None, ("n7", "n8")),
     "detach": containment.Detach(2, 3, 7),
     "ancestry": containment.Ancestry(2, 3, (MEMBER, PEER), (MEMBER,), (PEER,)),
     "handed": containment.Handed(2, 3, MEMBER, in_my_place=True),

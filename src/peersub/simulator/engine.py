@@ -153,11 +153,13 @@ class Simulation:
         return host is not None and host.node is not None
 
     def obligations(self) -> list[str]:
-        """What living nodes still owe: a join, subscriptions to be ready, events to complete."""
+        """What living nodes still owe: a join, a place, subscriptions to be ready, events."""
         owed: list[str] = []
         for host in self.living():
             if getattr(host.overlay, "is_joining", False):
                 owed.append(f"{host.name}: join")
+            elif getattr(host.overlay, "is_mending", False):
+                owed.append(f"{host.name}: a place")
             owed += [f"{host.name}: publication {name}" for name in host.open_publications]
             owed += [f"{host.name}: subscription {name}" for name in host.open_subscriptions]
         return owed

@@ -5,8 +5,9 @@ that is not completed), nothing was delivered, confirmed or broken for a while, 
 acknowledgement, and the state of all nodes, as they describe it, is the same at the begin and
 the end of that while. A network in which nothing is planned at all is quiet at once.
 
-An overlay may offer `is_joining`, which says that it is on its way into the network, and, if its
-description is long, `fingerprint()`: any value whose text changes whenever the description does.
+An overlay may offer `is_joining`, which says that it is on its way into the network; `is_mending`,
+that it has lost its place there, in part, and looks for another; and, if its description is long,
+`fingerprint()`: any value whose text changes whenever the description does.
 """
 
 from __future__ import annotations

@@ -18,10 +18,13 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 
-__all__ = ["BATCHES_FROM", "NODES_DRAWN_MAX", "swarm_scenario"]
+__all__ = ["BATCHES_FROM", "NODES_DRAWN_MAX", "SPLITS_FROM", "swarm_scenario"]
 
 BATCHES_FROM = 1_000_000
 """Seeds from here on publish batches: what the seeds before mean does not change."""
+
+SPLITS_FROM = 20_000
+"""Seeds from here on split containment trees: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -45,6 +48,8 @@ class _Traits:
     """Whether it gets whole again only if all who crashed come back."""
     is_whole_when_split: bool = True
     """Whether each side of a partition is a network that works."""
+    later_faults: tuple[str, ...] = ()
+    """Those that only seeds from `SPLITS_FROM` on have."""
 
 
 _TRAITS = {
@@ -81,7 +86,7 @@ _TRAITS = {
         weight=3,
         faults=("crash", "restart", "partition", "churn", "leave", "join", "storm"),
         routes_by_filters=False,
-        is_whole_when_split=False,
+        later_faults=("split", "edges"),
     ),
 }
 
@@ -240,7 +245,10 @@ class _Drawing:
     def _phases(self, *, tunnels: bool) -> list[ScenarioPhase]:
         random = self._random
         phases = [ScenarioPhase(name="calm", steps=tuple(self._traffic()))]
-        faults = [fault for fault in self._traits.faults if random.random() < 0.5]
+        possible = self._traits.faults
+        if self._seed >= SPLITS_FROM:
+            possible += self._traits.later_faults
+        faults = [fault for fault in possible if random.random() < 0.5]
         random.shuffle(faults)
         if "edges" in faults:
             faults.remove("edges")

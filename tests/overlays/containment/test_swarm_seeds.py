@@ -18,6 +18,18 @@ SEEDS = {
     954: "of two crowns that one leaver had named, none heard of the other",
     1113: "a keeper that was about to leave the top level took a member there",
     1579: "who left the top level was asked for a place there before it had gone",
+    5171: "a newcomer's only contact left in the other half of a split, and it asked nobody else",
+    7147: "newcomers that had been asked by others did not ask them, and waited for ever",
+    7677: "the contacts of a newcomer crashed one after the other before they had answered",
+    6687: "a network counted as quiet while a member was about to leave the top level",
+    20943: "two members of one node became crowns at once, and neither heard of the other",
+    21043: "a member waited half a minute for a lost answer, and the tree counted as quiet",
+    22094: "two keepers made each other the crown without end",
+    23542: "who vacated its place at the top level in vain asked those below it only once",
+    22641: "two that left stood below each other, and handed those below over without end",
+    22153: "all that a newcomer knew were gone before any of them had answered",
+    24068: "a newcomer reached its contact as it took leave, and was told of nobody else",
+    24271: "both contacts of a newcomer took leave as it joined, and named nobody",
     1983: "one of a list of siblings left while an event was under way in the list",
 }
 

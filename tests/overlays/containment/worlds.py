@@ -7,7 +7,7 @@ from peersub.overlays.core.effects import Deliver, Drop, Send
 from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.core.publication import Publication
 from peersub.simulator.engine import Simulation
-from peersub.simulator.nodes import node_maker
+from peersub.simulator.nodes import node_maker, wire_passage
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step
@@ -43,10 +43,13 @@ class Notes:
 class World:
     """Nodes n0, n1, ... each of which joins when all is quiet, unless said otherwise."""
 
-    def __init__(self, nodes, seed=1, **settings):
+    def __init__(self, nodes, seed=1, *, through_wire=False, **settings):
         self.notes = Notes()
         scenario = Scenario(overlay="containment", seed=seed, settings=settings, network=NETWORK)
-        self.simulation = Simulation(seed, node_maker(scenario), NETWORK, [self.notes])
+        passage = wire_passage(lambda: self.simulation.counters) if through_wire else None
+        self.simulation = Simulation(
+            seed, node_maker(scenario), NETWORK, [self.notes], through_wire=passage
+        )
         self.simulation.start("n0")
         for number in range(1, nodes):
             self.simulation.join(f"n{number}", ["n0"])

@@ -7,7 +7,8 @@ a *class*. Each member stands below at most one other, over an edge of one of fo
 its class, TOP between class roots that nobody contains, VISIT for the keeper of a node (`peer`).
 `structure` states which tree that is; `building` plays joins without messages; the rest is the
 protocol: `seat` (a place, and what neighbours tell each other), `probing`, `giving`, `moving`,
-`crown`, `leaving`, `reorganising`, `routing`, `siblings`, put together in `member` and `peer`.
+`crown`, `leaving`, `reorganising`, `routing`, `siblings`, put together in `member`; of a node,
+`acquaintances` (the other nodes that it knows of) and `publishing`, put together in `peer`.
 
 Where this departs from the paper:
 
@@ -38,7 +39,15 @@ The law of receivers: those who match, the class roots right below a class that 
 level, and whom the event climbs over; each once. Of a class that does not match only its root gets
 the event. While members move they have two edges up, and a second copy ends at once.
 
-Promises: best effort. A subscription is ready when its member has a place. A member without links
-to anybody it knows of becomes a crown of its own; nodes remember 32 others, so parts that know
-nobody of each other stay apart until one of them learns of a node there.
+Promises: best effort. A subscription is ready when its member has a place. While the tree stands,
+every event reaches all who want it; while it is repaired, an event may miss who has no place just
+then. Each side of a split is a tree of its own, in which that holds as well. After the split heals
+the trees become one, and it holds for what is published from then on: what was published meanwhile
+stays on its side, nobody publishes it again.
+
+A member without links to anybody it knows of becomes a crown of its own; nodes remember 32 others
+(`acquaintances`), so parts that know nobody of each other stay apart until one of them learns of a
+node there. A newcomer never begins a network because nobody answers: as in Chord, it waits and goes
+on asking. Who cannot reach a network and who has none look alike, and a tree that should not be
+would be forgotten by all others after `former_horizon_ms`.
 """

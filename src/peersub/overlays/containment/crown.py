@@ -56,7 +56,8 @@ class Crown:
     def give_up(self) -> None:
         """A keeper is the crown only as long as there is nobody else."""
         seat = self._seat
-        heirs = seat.staying(EdgeKind.TOP, seat.me)
+        # A keeper that was the crown until now, and has others below it, is no reason to give up.
+        heirs = seat.members_on_top(seat.me)
         if seat.is_keeper and seat.is_crown and heirs:
             self.name_heir(heirs[0])
             seat.host.set_timer("crown", seat.me, seat.settings.join_ms)
@@ -178,4 +179,5 @@ class Crown:
         seat = self._seat
         for peer in seat.below(EdgeKind.TOP):
             seat.send(peer, Reconsider(peer.slot, seat.me.slot))
-        self._moving.improve()
+        self._moving.wants_better = True
+        self._moving.improve_if_wanted()

@@ -32,7 +32,8 @@ class Giving:
         elsewhere = self._elsewhere(sender, message)
         if elsewhere is not None:
             kind, instead = elsewhere
-            redirected = Redirected(sender.slot, seat.me.slot, message.number, kind, instead)
+            nodes = seat.host.known_nodes() if instead is None else ()
+            redirected = Redirected(sender.slot, seat.me.slot, message.number, kind, instead, nodes)
             seat.send(sender, redirected)
             return False
         seat.add_below(sender, message.edge, message.wanted, message.number)
@@ -167,7 +168,7 @@ class Giving:
             others = seat.staying(EdgeKind.TOP, sender)
             return EdgeKind.TOP, seat.up.peer if seat.up is not None else [*others, None][0]
         if seat.is_keeper:
-            others = seat.staying(EdgeKind.TOP, sender)
+            others = seat.members_on_top(sender)
             return (EdgeKind.TOP, others[0]) if others else None
         if not message.stays_on_top and seat.contains(message.wanted):
             is_equal = seat.is_contained_in(message.wanted)

@@ -89,9 +89,14 @@ class Leaving:
         self._heir = sender
         self.hand_over(sender)
 
-    def on_handed(self, instead: PeerId | None) -> None:
-        """The one above leaves as well: those below had better go elsewhere."""
-        if instead is not None and self._heir is None:
+    def on_handed(self, sender: PeerId, instead: PeerId | None) -> None:
+        """The one above leaves as well: those below had better go elsewhere.
+
+        Only the one above: two that leave may each be among those below the other, one of them by
+        an edge from before, and would hand each other over without end.
+        """
+        up = self._seat.up
+        if instead is not None and self._heir is None and up is not None and up.peer == sender:
             self.hand_over(instead)
 
     def hand_over(self, to: PeerId | None) -> None:

@@ -67,6 +67,8 @@ class Member:
         seat = self.seat
         if seat.is_leaving:
             return f"leaving {self.leaving.attempts}"
+        if seat.is_vacating:
+            return f"vacating {self.moving.vacations}"
         if seat.is_crown:
             return "crown"
         return "seated" if seat.is_seated else "looking"
@@ -164,7 +166,7 @@ class Member:
             case said.Handed():
                 self.moving.on_handed(sender, message)
                 if self.seat.is_leaving:
-                    self.leaving.on_handed(message.instead)
+                    self.leaving.on_handed(sender, message.instead)
             case said.Departing(_, _, departs):
                 self.seat.on_departing(sender, departs)
                 self.crown.give_up()

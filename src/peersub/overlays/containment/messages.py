@@ -173,6 +173,8 @@ class Redirected(Message):
     number: int
     edge: EdgeKind
     instead: PeerId | None = None
+    nodes: tuple[str, ...] = ()
+    """If it names nobody: some nodes that may know more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ as long as an event may be under way, so none passes by between the two places (
 
 Who is asked, in order, until one answers:
 
-* a newcomer: the keeper of its node;
+* a newcomer: the keeper of its node. A keeper that is one itself asks the nodes that it was given,
+  those that have come to ask it, and those that any of them has named, again and again. It never
+  takes silence for a reason to begin a network: who is cut off and who is alone look alike;
 * who lost the one above it: its other ancestors, nearest first, each of which looks below itself if
   it contains the member; then the heirs of the crown that stand before it; then the contacts of its
   node. If nobody answers it becomes a crown itself, and `crown` brings the parts together again;
@@ -45,6 +47,8 @@ REDIRECTIONS_MAX = 256
 """Members that one attempt asks for a place, each named by the one before."""
 PAUSES = 4
 """A pause between two rounds is this part of the time for an answer."""
+PAUSE_DOUBLINGS_MAX = 4
+"""A newcomer that nobody takes waits twice as long after each round, up to so many times."""
 PATIENCE_MAX = 8
 """How many times longer than at first an answer is waited for."""
 ROUNDS_MAX = 12
@@ -78,6 +82,9 @@ class Moving:
         self._wanted_above: PeerId | None = None
         self._handed: tuple[PeerId, Handed] | None = None
         """Who above has said that it will go, and whom to turn to."""
+        self._vacates_until_ms = 0
+        self.vacations = 0
+        """How often it has asked those below it again to leave the top level before it does."""
         self.wants_better = False
         """It heard of a better place while it was busy."""
         self.depth = 0
@@ -164,6 +171,8 @@ class Moving:
         if seat.is_leaving:
             return
         if self._purpose in (None, Purpose.IMPROVE, Purpose.MERGE):
+            # What it was about to look for it looks for from its next place.
+            self.wants_better = self.wants_better or self._purpose is Purpose.IMPROVE
             self._follow_leaver()
 
     def _follow_leaver(self) -> None:
@@ -202,9 +211,9 @@ class Moving:
         elif purpose is Purpose.JOIN:
             self._wait()
 
-    def _wait(self) -> None:
+    def _wait(self, doublings: int = 0) -> None:
         self._asked = None
-        wait_ms = max(self._seat.settings.join_ms // PAUSES, 1)
+        wait_ms = max(self._seat.settings.join_ms // PAUSES, 1) << doublings
         self._seat.host.set_timer("move", self._seat.me, wait_ms)
 
     def _ask_next(self) -> None:
@@ -256,7 +265,7 @@ class Moving:
             seat.become_crown()
         elif purpose is Purpose.JOIN:
             self._starts = deque(seat.host.contacts())
-            self._wait()
+            self._wait(min(self._rounds - 1, PAUSE_DOUBLINGS_MAX))
         elif purpose is Purpose.HANDED and self._rounds < ROUNDS_MAX:
             self._starts = deque(self._known())
             self._wait()
@@ -332,8 +341,14 @@ class Moving:
         return present is None or is_better(best, present, seat.settings)
 
     def vacate(self) -> None:
-        """Get rid of the top-level members below, to be able to leave the top level."""
+        """Get rid of the top-level members below, to be able to leave the top level.
+
+        Time and again until `leave_ms` have passed: one that was on its way here may come later.
+        """
         seat = self._seat
+        if not seat.is_vacating:
+            self._vacates_until_ms = seat.host.now_ms + seat.settings.leave_ms
+            self.vacations = 0
         seat.is_vacating = True
         if seat.is_crown:
             # One that contains this one has no such reason to go.
@@ -345,13 +360,20 @@ class Moving:
         elif seat.up is not None:
             seat.tell_departing()
             seat.hand_over_top()
-        seat.host.set_timer("vacate", seat.me, seat.settings.leave_ms)
+        pause_ms = min(seat.settings.join_ms, seat.settings.leave_ms)
+        seat.host.set_timer("vacate", seat.me, pause_ms)
 
     def on_vacate_timer(self) -> None:
-        """Some at the top level have not gone: stay."""
-        if self._seat.is_vacating:
-            self._seat.is_vacating = False
-            self._seat.tell_departing(departs=False)
+        """Some at the top level have not gone: ask them again, or stay."""
+        seat = self._seat
+        if not seat.is_vacating:
+            return
+        self.vacations += 1
+        if seat.host.now_ms >= self._vacates_until_ms:
+            seat.is_vacating = False
+            seat.tell_departing(departs=False)
+        else:
+            self.vacate()
 
     def after_fewer_below(self) -> None:
         """Somebody below has gone: perhaps the last one of the top level."""
@@ -398,6 +420,8 @@ class Moving:
         if message.number != self._seat.number or self._purpose is None:
             return
         instead = message.instead
+        if self._purpose is Purpose.JOIN:
+            self._seat.host.learn(message.nodes)
         self._redirections += 1
         if instead is None or instead == self._seat.me or self._redirections > REDIRECTIONS_MAX:
             self._ask_next()
@@ -420,6 +444,7 @@ class Moving:
         if purpose is Purpose.IMPROVE:
             seat.is_vacating = False
         self._end()
+        self._patience = 1
         above = Above(sender, message.edge, message.wanted, message.number, message.path)
         seat.host.learn(message.nodes)
         seat.sit(above, message.ancestors, message.heirs)

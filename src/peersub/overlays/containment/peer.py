@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from peersub.filters.filter import Filter
+from peersub.overlays.containment.acquaintances import Acquaintances, names_in
 from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.messages import CrownFound, CrownSought
 from peersub.overlays.containment.moving import Purpose
+from peersub.overlays.containment.publishing import Publishing
 from peersub.overlays.containment.seat import KEEPER_SLOT
 from peersub.overlays.containment.settings import PERIODICAL, ContainmentSettings
 from peersub.overlays.containment.structure import EdgeKind, need_share
-from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
@@ -45,8 +46,6 @@ from peersub.overlays.core.effects import (
     Deliver,
     Drop,
     Effect,
-    PublishCompleted,
-    PublishFailed,
     SetTimer,
     SubscriptionReady,
 )
@@ -55,7 +54,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
-from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
 from peersub.overlays.semantic.messages import LinkNeeded
 from peersub.overlays.semantic.sample import SharedSample
@@ -63,23 +62,9 @@ from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, 
 
 __all__ = ["ContainmentPeer"]
 
-FORMER_NODES_MAX = 64
-"""Nodes that were lost and are tried again."""
-FORMER_TRIED_MAX = 8
-"""Nodes that are tried at a time."""
-FORMER_ANSWERS = 3
-"""How often a node that was lost answers before it counts as found."""
-CONTACTS_MAX = 32
-"""Nodes that are known to take part."""
-CONTACTS_TOLD = 16
-"""Of these, how many a newcomer is told."""
-HELD_EVENTS_MAX = 1_024
-"""Events that wait until the node has its place."""
-
 _MEMBER = "containment/member"
 _PERIOD = Timer("containment/period")
 _FORMER = Timer("containment/former")
-_BEST_EFFORT_ONLY = "containment promises best effort only: use chord for at-least-once"
 _SAMPLE_MESSAGES = (SampleOffered, SampleKeys, SampleEvents)
 
 
@@ -101,22 +86,20 @@ class ContainmentPeer:
         self._stored: dict[str, None] = {}
         """Subscriptions that are on disk."""
         self._told_ready: dict[str, None] = {}
-        self._contacts: dict[str, None] = {}
-        """Nodes that take part, as far as is known: those told of last come last."""
-        self._former: dict[str, list[int]] = {}
-        """Nodes that were lost: when, and how often they are to answer yet."""
+        self.acquaintances = Acquaintances(me.node, settings)
         self._is_trying_former = False
         self._is_period_set = False
         self._periods = 0
         self._seen: History[tuple[int, str, str]] = History(
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
-        self._held: list[Publication] = []
         self._is_leaving = False
+        self._farewell = b""
         self._has_begun = False
         self._is_installed = False
         """It begins in a state that was set, in which children know nothing of lists yet."""
         self.keeper = self._new_member(None)
+        self._publishing = Publishing(settings, self.hosting, self.keeper, self.sample, self._out)
 
     # --- the interface -------------------------------------------------------------------------
 
@@ -129,9 +112,9 @@ class ContainmentPeer:
                     self._on_message(peer, message)
             case Publish(publications):
                 for publication in publications:
-                    self._publish(publication)
+                    self._publishing.publish(publication)
             case PublishBatch(batch):
-                self._publish_batch(batch)
+                self._publishing.publish_batch(batch)
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
             case Unsubscribe(name):
@@ -157,7 +140,9 @@ class ContainmentPeer:
         match cause:
             case TimerFired(timer):
                 self._on_timer(timer)
-            case PeerConnected(peer):
+            case PeerConnected(peer, greeting):
+                if self.is_joining:
+                    self.learn((*names_in(greeting), peer.node))
                 self.hosting.on_connected(peer, self.now_ms)
             case PeerLost(peer):
                 self.hosting.on_lost(peer, self.now_ms)
@@ -168,7 +153,7 @@ class ContainmentPeer:
                 self.keeper.seat.become_crown()
             case Join(contacts):
                 self._has_begun = True
-                self.learn(contacts)
+                self.acquaintances.name(contacts)
                 self.keeper.moving.join()
             case Leave():
                 self._leave()
@@ -176,8 +161,13 @@ class ContainmentPeer:
                 pass
 
     def greeting(self) -> bytes:
-        """Nothing that others need to know."""
-        return b""
+        """Some nodes that take part: a newcomer may need them before it has asked anything.
+
+        One that leaves names those it knew: it may be all that a newcomer ever hears from it.
+        """
+        if self._is_leaving:
+            return self._farewell
+        return self.acquaintances.greeting(self._linked()) if self.takes_part else b""
 
     def shared_settings(self) -> Mapping[str, str]:
         """What all members must agree on."""
@@ -202,6 +192,14 @@ class ContainmentPeer:
     def is_joining(self) -> bool:
         """Whether it is still on its way into the network."""
         return self._has_begun and not self._is_leaving and not self.keeper.seat.was_seated
+
+    @property
+    def is_mending(self) -> bool:
+        """Whether a member of it looks for a place, and gets no events meanwhile."""
+        return any(
+            not member.seat.is_seated and not member.seat.is_leaving
+            for member in self.hosting.members.values()
+        )
 
     def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
         """Nobody in particular: a subscription is ready when its member has a place."""
@@ -298,35 +296,27 @@ class ContainmentPeer:
 
     def remember(self, node: str) -> None:
         """A node was lost: try it again later."""
-        if node == self.me.node or not self.settings.probe_ms or self._is_leaving:
-            return
-        self._former.pop(node, None)
-        self._former[node] = [self.now_ms, FORMER_ANSWERS]
-        while len(self._former) > FORMER_NODES_MAX:
-            del self._former[next(iter(self._former))]
+        if not self._is_leaving:
+            self.acquaintances.remember(node, self.now_ms)
 
     def learn(self, nodes: Iterable[str]) -> None:
         """These nodes take part."""
-        for node in nodes:
-            if node != self.me.node:
-                self._contacts.pop(node, None)
-                self._contacts[node] = None
-        while len(self._contacts) > CONTACTS_MAX:
-            del self._contacts[next(iter(self._contacts))]
+        self.acquaintances.learn(nodes)
 
     def known_nodes(self) -> tuple[str, ...]:
-        """Some nodes that take part: those with links first, this one before all."""
-        linked = [peer.node for peer in self.hosting.links()]
-        known = dict.fromkeys((self.me.node, *linked[:CONTACTS_TOLD], *reversed(self._contacts)))
-        return tuple(known)[:CONTACTS_TOLD]
+        """Some nodes that take part."""
+        return self.acquaintances.some(self._linked())
+
+    def _linked(self) -> list[str]:
+        return [peer.node for peer in self.hosting.links()]
 
     def losses_of_leaver(self) -> tuple[str, ...]:
         """The nodes that this one lost, if it takes leave."""
-        return tuple(self._former) if self._is_leaving else ()
+        return self.acquaintances.lost() if self._is_leaving else ()
 
     def contacts(self) -> tuple[PeerId, ...]:
         """Whom a member may turn to: others of this node, then the nodes it was told of."""
-        keepers = [PeerId(node, ANY_LIFE, KEEPER_SLOT) for node in self._contacts]
+        keepers = self.acquaintances.keepers(is_joining=self.is_joining)
         return (*self._seated_members(), self.keeper.me, *keepers)
 
     def _seated_members(self) -> list[PeerId]:
@@ -346,7 +336,7 @@ class ContainmentPeer:
         for name in found.subscriptions:
             self._tell_if_ready(name)
         if found is self.keeper:
-            self._publish_held()
+            self._publishing.publish_held()
         elif self.keeper.seat.up is None or self.keeper.seat.up.peer.node != self.me.node:
             self._bring_keeper_home(member)
         for other in list(self.hosting.members.values()):
@@ -363,9 +353,8 @@ class ContainmentPeer:
         """A member has become a crown: another one of this node may be one too."""
         is_keeper = member == self.keeper.me
         for other in self.hosting.members.values():
-            up = other.seat.up
-            if up is not None and up.peer != member:
-                to = other.me
+            to, up = other.me, other.seat.up
+            if other.seat.is_seated and to != member and (up is None or up.peer != member):
                 self.send(to, CrownFound(to.slot, member.slot, member, is_keeper))
 
     def _is_apart(self, crown: Member) -> bool:
@@ -430,50 +419,12 @@ class ContainmentPeer:
             member.leaving.begin()
 
     def _leave(self) -> None:
+        self._farewell = self.greeting()
         self._is_leaving = True
         for member in list(self.hosting.members.values()):
             member.leaving.begin()
         if not self.hosting.members:
             self.hosting.close("leaves")
-
-    # --- events --------------------------------------------------------------------------------
-
-    def _publish(self, publication: Publication) -> None:
-        if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
-            return
-        self._route(publication)
-        self._out.emit(PublishCompleted(publication.id))
-
-    def _publish_batch(self, batch: Batch) -> None:
-        """Members look at events one by one; those of a batch end together."""
-        if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
-            return
-        for publication in batch.publications():
-            self._route(publication)
-        self._out.emit(PublishCompleted(batch.id))
-
-    def _route(self, publication: Publication) -> None:
-        """Begin at a member of this node that matches; else climb from the keeper."""
-        if self.settings.needs_sample and self.settings.sampling.sample_learns:
-            self.sample.add(publication)
-        for member in self.hosting.members.values():
-            seat = member.seat
-            if seat.is_seated and not seat.is_leaving and member.routing.matches(publication):
-                member.routing.publish(publication)
-                return
-        if self.keeper.seat.is_seated:
-            self.keeper.routing.publish(publication)
-        elif len(self._held) < HELD_EVENTS_MAX:
-            self._held.append(publication)
-        else:
-            self._out.emit(Drop("too many events wait for a place of the node", publication.id))
-
-    def _publish_held(self) -> None:
-        held, self._held = self._held, []
-        for publication in held:
-            self._route(publication)
 
     # --- messages and timers -------------------------------------------------------------------
 
@@ -504,10 +455,14 @@ class ContainmentPeer:
         if self._is_leaving:
             return
         is_apart = any(self._is_apart(member) for member in self.hosting.members.values())
-        if (self._former or is_apart) and not self._is_trying_former and self.settings.probe_ms:
+        if (
+            (self.acquaintances.lost() or is_apart)
+            and not self._is_trying_former
+            and self.settings.probe_ms
+        ):
             self._is_trying_former = True
             self._out.emit(SetTimer(_FORMER, self.settings.probe_ms))
-        is_periodic = self.settings.reorganise in PERIODICAL
+        is_periodic = self.settings.reorganise in PERIODICAL or self.settings.needs_sample
         if is_periodic and not self._is_period_set and self._of_filter:
             self._is_period_set = True
             self._out.emit(SetTimer(_PERIOD, self.settings.period_ms))
@@ -516,7 +471,8 @@ class ContainmentPeer:
         """Some of the members look for a better place; the sample goes round."""
         self._periods += 1
         me = self.me
-        for slot, member in list(self.hosting.members.items()):
+        moves = self.settings.reorganise in PERIODICAL
+        for slot, member in list(self.hosting.members.items()) if moves else ():
             about = (me.node, me.incarnation, slot, self._periods)
             if draw_share(self.seed, "containment/period", *about) < self.share_of(member):
                 member.moving.improve()
@@ -543,21 +499,13 @@ class ContainmentPeer:
         for member in self.hosting.members.values():
             if member.seat.is_crown:
                 self.crowned(member.me)
-        oldest_ms = self.now_ms - self.settings.former_horizon_ms
-        for node in [node for node, (lost_ms, _) in self._former.items() if lost_ms < oldest_ms]:
-            del self._former[node]
-        for node in list(self._former)[:FORMER_TRIED_MAX]:
-            self._former[node] = self._former.pop(node)
+        for node in self.acquaintances.to_try(self.now_ms):
             to = PeerId(node, ANY_LIFE, KEEPER_SLOT)
             self.send(to, CrownSought(to.slot, KEEPER_SLOT, self.keeper.me, node))
 
     def answered(self, node: str) -> None:
         """A node that was lost is there; after some more answers it counts as found."""
-        former = self._former.get(node)
-        if former is not None:
-            former[1] -= 1
-            if not former[1]:
-                del self._former[node]
+        self.acquaintances.answered(node)
 
     def _is_needed(self, node: str) -> bool:
         return any(member.needs(node) for member in self.hosting.members.values())

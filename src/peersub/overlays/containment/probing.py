@@ -78,8 +78,10 @@ class Probing:
             seat.send(above, passed)
 
     def _refuse(self, message: JoinRequest) -> None:
-        joiner = message.joiner
-        refusal = Redirected(joiner.slot, self._seat.me.slot, message.number, EdgeKind.TOP)
+        joiner, nodes = message.joiner, self._seat.host.known_nodes()
+        refusal = Redirected(
+            joiner.slot, self._seat.me.slot, message.number, EdgeKind.TOP, None, nodes
+        )
         self._seat.send(joiner, refusal)
 
     def _begin(self, message: JoinRequest) -> None:

@@ -311,6 +311,11 @@ class Seat:
             if edge.kind is kind and not edge.is_departing and peer != other_than
         ]
 
+    def members_on_top(self, other_than: PeerId) -> list[PeerId]:
+        """Those that stay at the top level below this one and are no keepers, but for one."""
+        staying = self.staying(EdgeKind.TOP, other_than)
+        return [peer for peer in staying if self.down[peer].wanted is not None]
+
     def hand_over_top(self) -> None:
         """Let those below at the top level stand elsewhere: one in this place, others below it."""
         assert self.up is not None

@@ -35,7 +35,7 @@ class ContainmentSettings:
     """Of `periodic` and `sometimes`: how many, as a part of all. Of `needed`: while no events are
     known."""
     period_ms: int = 30_000
-    """Of `periodic` and `needed`: how often."""
+    """Of `periodic` and `needed`: how often. Samples of events are exchanged as often."""
     equal_degree: int = 4
     """Members of an equivalence class right below one of them, at most."""
     top_degree: int = 4
