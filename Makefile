@@ -31,8 +31,8 @@ check: .venv/.base ## Check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
 
-fuzz: .venv/.base ## Run 1,000 drawn simulations (ARGS="--first 1000 --overlay chord")
-	$(BIN)/python -m peersub.simulator.fuzz --seeds 1000 $(ARGS)
+fuzz: .venv/.base ## Run 1,000 drawn simulations (ARGS="--first 30000 --overlay chord")
+	$(BIN)/python -m peersub.simulator.fuzz --first 20000 --seeds 1000 $(ARGS)
 
 bench: .venv/.base ## Measure the matcher against its baselines
 	$(BIN)/peersub bench matching $(ARGS)
