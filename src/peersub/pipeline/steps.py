@@ -193,11 +193,14 @@ class Steps:
         found = organise.classes_of(self.read("subscriptions"), matches)
         classes = self._written(found, folder / "classes")
         search = covering.CoveringSettings.fit(classes.count(), self._keep)
-        written = covering.class_bands(classes, str(self.workspace.scratch("bands")), search)
-        bands = covering.band_folders(self._keep("band_list", written))
-        coverings = self._written(
-            covering.coverings_of(classes, bands, search), folder / "coverings"
+        covered = covering.found_coverings(
+            classes,
+            str(folder / "classes"),
+            shards,
+            str(self.workspace.scratch("covering")),
+            search,
         )
+        coverings = self._written(covered, folder / "coverings")
         near = similarity.SimilaritySettings(neighbours=options.neighbours)
         found = similarity.similar_of(classes, str(self.workspace.scratch("profiles")), near)
         similar = self._written(found, folder / "similar")
