@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from peersub.filters.filter import Filter
+from peersub.matching.kernels.containment import CHUNK
 from peersub.matching.matcher import Matcher
 from peersub.matching.plain_boxes import CHOICES_MAX, PlainBoxes, joined_entries, plain_entries
 from peersub.matching.segment import Segment
@@ -114,3 +115,29 @@ def test_boxes_come_out_of_a_saved_matcher(tmp_path):
     again = PlainBoxes.from_arrays(boxes.arrays())
     place, found = again.first_containers(np.array([0, 1]), np.zeros(2, np.int64), 2)
     assert (place.tolist(), found.tolist()) == ([1], [0])
+
+
+def test_large_groups_pass_over_blocks_and_lose_nothing():
+    random = Random(5)
+    count = CHUNK + 1_500
+    bounds = np.array([[random.randrange(2_000) for _ in range(2)] for _ in range(count)])
+    widths = np.array([[random.randrange(1, 300) for _ in range(2)] for _ in range(count)])
+    ends = bounds + widths
+    texts = [
+        f"a BETWEEN {low[0]} AND {high[0]} AND b BETWEEN {low[1]} AND {high[1]}"
+        for low, high in zip(bounds.tolist(), ends.tolist(), strict=True)
+    ]
+    filters = [Filter(text) for text in dict.fromkeys(texts)]
+    keep = np.array([texts.index(text) for text in dict.fromkeys(texts)])
+    bounds, ends = bounds[keep], ends[keep]
+    boxes, digests = plain_of(segments_of(filters, 1))
+    assert digests == [wanted.digest for wanted in filters]
+    rows = np.arange(len(boxes))
+    least = rows // 3
+    place, found = boxes.first_containers(rows, least, 4)
+    for row in rows:
+        holds = (bounds <= bounds[row]).all(axis=1) & (ends >= ends[row]).all(axis=1)
+        holds[row] = False
+        every = np.flatnonzero(holds)
+        assert found[place == row].tolist() == every[every >= least[row]][:4].tolist()
+    assert np.bincount(place).max() == 4

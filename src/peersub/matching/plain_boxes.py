@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -71,12 +71,12 @@ def plain_entries(encoded: EncodedConjuncts) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class PlainBoxes:
-    """Boxes in code space by row, and the table that leads to those with one key."""
+    """Boxes in code space, those with one key next to each other, and tables that lead to them."""
 
     starts: np.ndarray
-    """int64[rows + 1]: where the predicates of each row start."""
+    """int64[boxes + 1]: where the predicates of each box start."""
     slots: np.ndarray
-    """int32[predicates], growing within a row"""
+    """int32[predicates], growing within a box"""
     low: np.ndarray
     """int32[predicates]"""
     high: np.ndarray
@@ -94,43 +94,93 @@ class PlainBoxes:
     table_groups: np.ndarray
     """int32[the same]: the group of the key, or -1"""
     group_starts: np.ndarray
-    """int64[groups + 1]"""
+    """int64[groups + 1]: where the boxes of each group start."""
     group_rows: np.ndarray
-    """int32[rows]: the rows of each group, growing"""
+    """int32[boxes]: the row of each box"""
+    boxes: np.ndarray
+    """int32[rows]: the box of each row"""
+    places: np.ndarray
+    """int64[groups, 3]: where the bounds of a large group's blocks start, of the outer and of the
+    inner ones, and its chunks; -1 first where a group is not large."""
+    outer_low: np.ndarray
+    """int32[], as are the next three: per block and predicate"""
+    outer_high: np.ndarray
+    inner_low: np.ndarray
+    inner_high: np.ndarray
+    chunk_rows: np.ndarray
+    """int32[chunks]: the last row of each"""
 
     @classmethod
     def of(cls, table: ConjunctTable, conjuncts: np.ndarray) -> PlainBoxes:
         """Some conjuncts of a table, in the order of rows."""
-        counts = np.diff(table.offsets)[conjuncts]
-        starts = np.zeros(len(conjuncts) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        rows = np.repeat(np.arange(len(conjuncts)), counts)
-        places = np.arange(len(rows)) - starts[rows] + table.offsets[conjuncts][rows]
-        places = places[np.lexsort((table.slots[places], rows))]
-        slots, low, high = table.slots[places], table.low[places], table.high[places]
         keys = np.zeros(len(conjuncts), np.uint64)
-        containment.keys_of(*map(read_only, (starts, slots, low, high)), keys)
-        group_rows = np.argsort(keys, kind="stable").astype(np.int32)
-        ordered = keys[group_rows]
+        starts, places = _predicates(table, conjuncts)
+        containment.keys_of(
+            read_only(starts),
+            read_only(table.slots[places]),
+            read_only(table.low[places]),
+            read_only(table.high[places]),
+            keys,
+        )
+        rows = np.argsort(keys, kind="stable").astype(np.int32)
+        ordered = keys[rows]
         firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))[: len(keys)]
+        group_starts = np.append(firsts, len(keys)).astype(np.int64)
         size = 1 << max(1, _FILL * len(firsts)).bit_length()
         table_keys = np.zeros(size, np.uint64)
         table_groups = np.full(size, containment.NO_GROUP, np.int32)
         containment.enter(read_only(ordered[firsts]), table_keys, table_groups)
-        return cls(
+        # Sorted twice: by groups, to find out which are large, and within these by bounds.
+        order = np.arange(len(rows))
+        starts, places = _predicates(table, conjuncts[rows])
+        outer, inner, chunks = containment.sort_chunks(
+            read_only(group_starts),
+            read_only(starts),
+            read_only(table.slots[places]),
+            read_only(table.low[places]),
+            read_only(table.high[places]),
+            order,
+        )
+        rows = rows[order]
+        starts, places = _predicates(table, conjuncts[rows])
+        boxes = np.empty(len(rows), np.int32)
+        boxes[rows] = np.arange(len(rows), dtype=np.int32)
+        made = cls(
             starts=starts,
-            slots=slots,
-            low=low,
-            high=high,
+            slots=table.slots[places],
+            low=table.low[places],
+            high=table.high[places],
             value_set=table.value_set[places],
             set_offsets=table.set_offsets,
             set_low=table.set_low,
             set_high=table.set_high,
             table_keys=table_keys,
             table_groups=table_groups,
-            group_starts=np.append(firsts, len(keys)).astype(np.int64),
-            group_rows=group_rows,
+            group_starts=group_starts,
+            group_rows=rows,
+            boxes=boxes,
+            places=np.zeros((len(firsts), 3), np.int64),
+            outer_low=np.full(outer, np.iinfo(np.int32).max, np.int32),
+            outer_high=np.full(outer, -1, np.int32),
+            inner_low=np.full(inner, np.iinfo(np.int32).max, np.int32),
+            inner_high=np.full(inner, -1, np.int32),
+            chunk_rows=np.full(chunks, -1, np.int32),
         )
+        containment.bound_blocks(
+            read_only(group_starts),
+            read_only(rows),
+            read_only(starts),
+            read_only(made.slots),
+            read_only(made.low),
+            read_only(made.high),
+            made.places,
+            made.outer_low,
+            made.outer_high,
+            made.inner_low,
+            made.inner_high,
+            made.chunk_rows,
+        )
+        return made
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -159,7 +209,18 @@ class PlainBoxes:
         """
         found = np.zeros((len(rows), most), np.int32)
         counts = np.zeros(len(rows), np.int64)
-        arrays = (read_only(array) for array in self.arrays().values())
-        containment.first_containers(read_only(rows), read_only(least), *arrays, found, counts)
+        arrays: Any = [read_only(array) for array in self.arrays().values()]
+        search: Any = containment.first_containers
+        search(read_only(rows), read_only(least), *arrays, found, counts)
         is_found = np.arange(most) < counts[:, None]
         return np.nonzero(is_found)[0], found[is_found]
+
+
+def _predicates(table: ConjunctTable, conjuncts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the predicates of some conjuncts start, and their places in the table, by slot."""
+    counts = np.diff(table.offsets)[conjuncts]
+    starts = np.zeros(len(conjuncts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    owners = np.repeat(np.arange(len(conjuncts)), counts)
+    places = np.arange(len(owners)) - starts[owners] + table.offsets[conjuncts][owners]
+    return starts, places[np.lexsort((table.slots[places], owners))]

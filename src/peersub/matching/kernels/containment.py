@@ -5,7 +5,12 @@ See ``plain_boxes`` for the arrays. A box has a *key*: the sum of a hash for eac
 of the slot alone, or of slot and code where one code is all that it allows. What contains a box
 has, for each of its own predicates, the same slot there: so the keys of all possible containers are
 sums over some of the box's predicates, and a table leads from a key to the rows that have it. Keys
-may collide; each row that is looked at is compared predicate by predicate.
+may collide; each box that is looked at is compared predicate by predicate.
+
+The boxes of a group stand next to each other. In a *large* group they are cut into chunks in the
+order of rows, and within a chunk sorted by the lower bounds of the predicate that tells them apart
+best. Blocks of a chunk know the least and the greatest bound of each predicate in them, so that a
+box passes over blocks that hold nothing around it.
 """
 
 from __future__ import annotations
@@ -15,6 +20,13 @@ from numba import njit
 
 U = np.uint64
 NO_GROUP = -1
+LARGE_MIN = 64
+"""Boxes from which on a group is large."""
+CHUNK = 4096
+"""Boxes of a chunk: among them the first containers are found only by looking at all."""
+BLOCKS = (256, 16)
+"""Boxes of a block, and of the blocks in it."""
+_OUTER, _INNER = BLOCKS
 
 
 @njit(cache=True, nogil=True)
@@ -113,23 +125,139 @@ def _insert(row, found, count):
 
 
 @njit(cache=True, nogil=True)
+def _is_large(group, group_starts, starts, slots):
+    """Whether a group is large, and its boxes have the same slots."""
+    first, end = group_starts[group], group_starts[group + 1]
+    if end - first < LARGE_MIN:
+        return False
+    size = starts[first + 1] - starts[first]
+    for box in range(first, end):
+        if starts[box + 1] - starts[box] != size:
+            return False
+        for place in range(size):
+            if slots[starts[box] + place] != slots[starts[first] + place]:
+                return False
+    return size > 0
+
+
+@njit(cache=True, nogil=True)
+def _telling_place(first, end, starts, low, high):
+    """The predicate whose intervals are narrowest beside the range of their lower bounds."""
+    best, best_share = 0, np.inf
+    for place in range(starts[first + 1] - starts[first]):
+        width, least, most = 0.0, low[starts[first] + place], low[starts[first] + place]
+        for box in range(first, end):
+            at = starts[box] + place
+            width += high[at] - low[at] + 1
+            least, most = min(least, low[at]), max(most, low[at])
+        share = width / (most - least + 1)
+        if share < best_share:
+            best, best_share = place, share
+    return best
+
+
+@njit(cache=True, nogil=True)
+def sort_chunks(group_starts, starts, slots, low, high, order):
+    """Write the order of boxes in which chunks of large groups are sorted; how many blocks' bounds
+    there are of each size, and how many chunks.
+    """
+    outer, inner, chunks = 0, 0, 0
+    for group in range(len(group_starts) - 1):
+        if not _is_large(group, group_starts, starts, slots):
+            continue
+        first, end = group_starts[group], group_starts[group + 1]
+        size = starts[first + 1] - starts[first]
+        place = _telling_place(first, end, starts, low, high)
+        for begin in range(first, end, CHUNK):
+            stop = min(begin + CHUNK, end)
+            bounds = np.empty(stop - begin, np.int64)
+            for box in range(begin, stop):
+                # With the place in the chunk, which keeps the order of rows among equals.
+                bounds[box - begin] = np.int64(low[starts[box] + place]) * CHUNK + box - begin
+            bounds.sort()
+            for box in range(begin, stop):
+                order[box] = begin + bounds[box - begin] % CHUNK
+            chunks += 1
+        outer += (end - first + _OUTER - 1) // _OUTER * size
+        inner += (end - first + _INNER - 1) // _INNER * size
+    return outer, inner, chunks
+
+
+@njit(cache=True, nogil=True)
+def bound_blocks(
+    group_starts, group_rows, starts, slots, low, high,
+    places, outer_low, outer_high, inner_low, inner_high, chunk_rows,
+):  # fmt: skip
+    """Write where each large group's blocks and chunks begin, their bounds, and the last rows."""
+    outer, inner, chunk = 0, 0, 0
+    for group in range(len(group_starts) - 1):
+        places[group, 0] = NO_GROUP
+        if not _is_large(group, group_starts, starts, slots):
+            continue
+        places[group, 0], places[group, 1], places[group, 2] = outer, inner, chunk
+        first, end = group_starts[group], group_starts[group + 1]
+        size = starts[first + 1] - starts[first]
+        for box in range(first, end):
+            for place in range(size):
+                at = starts[box] + place
+                large = outer + (box - first) // _OUTER * size + place
+                small = inner + (box - first) // _INNER * size + place
+                outer_low[large] = min(outer_low[large], low[at])
+                outer_high[large] = max(outer_high[large], high[at])
+                inner_low[small] = min(inner_low[small], low[at])
+                inner_high[small] = max(inner_high[small], high[at])
+            last = chunk + (box - first) // CHUNK
+            chunk_rows[last] = max(chunk_rows[last], group_rows[box])
+        outer += (end - first + _OUTER - 1) // _OUTER * size
+        inner += (end - first + _INNER - 1) // _INNER * size
+        chunk += (end - first + CHUNK - 1) // CHUNK
+
+
+@njit(cache=True, nogil=True)
+def _may_hold(block, size, block_low, block_high, box, specific, starts, slots, low, high):
+    """Whether a block, of boxes with the slots of `box`, may hold one that contains another."""
+    at = starts[specific]
+    for place in range(size):
+        slot = slots[starts[box] + place]
+        while slots[at] < slot:
+            at += 1
+        if block_low[block + place] > low[at] or block_high[block + place] < high[at]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _has_slots(box, specific, starts, slots):
+    """Whether a box has all slots of another."""
+    at, end = starts[specific], starts[specific + 1]
+    for own in range(starts[box], starts[box + 1]):
+        while at < end and slots[at] < slots[own]:
+            at += 1
+        if at == end or slots[at] != slots[own]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def first_containers(
     asked, least, starts, slots, low, high, value_set, set_offsets, set_low, set_high,
-    table_keys, table_groups, group_starts, group_rows, found, counts,
+    table_keys, table_groups, group_starts, group_rows, boxes,
+    places, outer_low, outer_high, inner_low, inner_high, chunk_rows, found, counts,
 ):  # fmt: skip
-    """Write for each box that is asked about the first rows, from the least on, that contain it.
+    """Write for each row that is asked about the first rows, from the least on, that contain it.
 
     ``found[i]`` takes as many as it has room for, in order, and ``counts[i]`` says how many.
     """
     longest = 0
     for row in asked:
-        longest = max(longest, starts[row + 1] - starts[row])
+        longest = max(longest, starts[boxes[row] + 1] - starts[boxes[row]])
     choice = np.zeros(longest + 1, np.int64)
     choices = np.zeros(longest + 1, np.int64)
+    room = found.shape[1]
     for number in range(len(asked)):
-        row = asked[number]
-        begin = starts[row]
-        size = starts[row + 1] - begin
+        me = boxes[asked[number]]
+        begin = starts[me]
+        size = starts[me + 1] - begin
         for place in range(size):
             # Left out, by its slot, or by slot and code.
             choices[place] = 3 if low[begin + place] == high[begin + place] else 2
@@ -145,26 +273,54 @@ def first_containers(
             group = _group_of(key, table_keys, table_groups)
             if group != NO_GROUP:
                 first, end = group_starts[group], group_starts[group + 1]
-                # Rows of a group are in order.
-                left, right = first, end
-                while left < right:
-                    middle = (left + right) // 2
-                    if group_rows[middle] < least[number]:
-                        left = middle + 1
-                    else:
-                        right = middle
-                new = 0
-                for at in range(left, end):
-                    other = group_rows[at]
-                    is_full = count == found.shape[1]
-                    if new == found.shape[1] or (is_full and other >= found[number, count - 1]):
-                        break
-                    if other != row and _contains(
-                        other, row, starts, slots, low, high, value_set,
-                        set_offsets, set_low, set_high,
+                is_large = places[group, 0] != NO_GROUP
+                own = starts[first + 1] - starts[first]
+                box = first
+                if is_large and not _has_slots(first, me, starts, slots):
+                    box = end
+                while box < end:
+                    if is_large:
+                        before = box - first
+                        chunk = places[group, 2] + before // CHUNK
+                        if before % CHUNK == 0:
+                            # All rows of a chunk come before those of the next one.
+                            if chunk_rows[chunk] < least[number]:
+                                box += CHUNK
+                                continue
+                            if (
+                                count == room
+                                and before > 0
+                                and chunk_rows[chunk - 1] >= found[number, count - 1]
+                            ):
+                                break
+                        if before % _OUTER == 0:
+                            block = places[group, 0] + before // _OUTER * own
+                            if not _may_hold(
+                                block, own, outer_low, outer_high, first, me,
+                                starts, slots, low, high,
+                            ):  # fmt: skip
+                                box += _OUTER
+                                continue
+                        if before % _INNER == 0:
+                            block = places[group, 1] + before // _INNER * own
+                            if not _may_hold(
+                                block, own, inner_low, inner_high, first, me,
+                                starts, slots, low, high,
+                            ):  # fmt: skip
+                                box += _INNER
+                                continue
+                    row = group_rows[box]
+                    if (
+                        row >= least[number]
+                        and box != me
+                        and (count < room or row < found[number, count - 1])
+                        and _contains(
+                            box, me, starts, slots, low, high, value_set,
+                            set_offsets, set_low, set_high,
+                        )
                     ):  # fmt: skip
-                        count = _insert(other, found[number], count)
-                        new += 1
+                        count = _insert(row, found[number], count)
+                    box += 1
             place = 0
             while place < size:
                 choice[place] += 1
