@@ -157,7 +157,28 @@ def test_coverings_are_those_of_every_pair(population, classes, tmp_path):
         assert low.demand <= high.demand
         assert low.demand != high.demand or low.sampled_max <= high.sampled_min
     assert {band.demand for band in bands} > {"", "quantity"}
-    frame = coverings_of(classes, bands, settings)
+    assert_coverings_of_every_pair(
+        population, classes, coverings_of(classes, bands, settings), settings
+    )
+
+
+def test_coverings_of_plain_and_other_classes_are_those_of_every_pair(
+    population, classes, tmp_path
+):
+    from peersub.pipeline.covering import CoveringSettings, found_coverings, plain_count
+
+    place = str(tmp_path / "classes")
+    classes.write.parquet(place)
+    plain = plain_count(classes.sparkSession, place, population.shards, str(tmp_path / "counted"))
+    filters = {wanted.digest for wanted in population.filters.values()}
+    assert len(filters) / 2 < plain < len(filters) - 10, "both ways must be taken"
+    settings = CoveringSettings(band_classes=100, tasks=3)
+    frame = found_coverings(classes, place, population.shards, str(tmp_path), settings)
+    assert_coverings_of_every_pair(population, classes, frame, settings)
+
+
+def assert_coverings_of_every_pair(population, classes, frame, settings):
+    filters = {wanted.digest: wanted for wanted in population.filters.values()}
     assert frame.schema == COVERINGS.spark
     sampled = {bytes(row.digest): row.sampled for row in classes.collect()}
     listed = {}

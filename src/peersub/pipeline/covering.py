@@ -1,19 +1,28 @@
 """Covering: for each class the filters that contain its own, the most selective first.
 
-First `class_bands` writes the classes, in the order of their selectivity on the sample, as folders
-with a compiled index each. Then `coverings_of` sends blocks of classes through the bands (see
-`kernels.coverers`, which states what is found and what is given up). Nowhere are all pairs looked
-at, and no class looks at more than a bounded number of candidates.
+Most filters are one box of numbers and texts. Of these *plain* ones one worker writes arrays out of
+the index, and all look coverings up in them (`kernels.plain_coverers`): no filter is parsed.
+
+For the others, and for what they cover, `class_bands` writes the classes, in the order of their
+selectivity on the sample, as folders with a compiled index each. Then `coverings_of` sends blocks
+of classes through the bands (see `kernels.coverers`, which states what is found and what is given
+up). Nowhere are all pairs looked at. `found_coverings` does all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.pipeline.kernels.class_bands import BandFolder, demanding_kernel, write_band
 from peersub.pipeline.kernels.coverers import CoveringBounds, coverings_kernel
+from peersub.pipeline.kernels.member_plans import read_columns
+from peersub.pipeline.kernels.plain_coverers import (
+    plain_coverings,
+    split_classes,
+    write_plain_classes,
+)
 from peersub.pipeline.schemas import BANDS, COVERINGS
 from peersub.pipeline.staging import Keep
 
@@ -21,7 +30,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["CoveringSettings", "band_folders", "class_bands", "coverings_of"]
+__all__ = [
+    "CoveringSettings",
+    "band_folders",
+    "class_bands",
+    "coverings_of",
+    "found_coverings",
+    "plain_coverings_of",
+    "plain_count",
+    "ranked_coverings",
+    "split_by_plainness",
+]
 
 COMPLETE_CLASSES_MAX: Final = 2_048
 """Classes among which all coverers of each are found, though each may cover each."""
@@ -115,3 +134,112 @@ def coverings_of(
 
     asked = classes.select("digest", "language", "text", "sampled")
     return asked.repartition(settings.tasks, "digest").mapInArrow(kernel, COVERINGS.spark)
+
+
+# --- plain classes -------------------------------------------------------------------------------
+
+
+def found_coverings(
+    classes: DataFrame,
+    place: str,
+    shards: Sequence[str],
+    scratch: str,
+    settings: CoveringSettings,
+) -> DataFrame:
+    """COVERINGS of all classes.
+
+    Args:
+        classes: CLASSES, stored.
+        place: the folder where they are stored.
+        shards: the folders of the index of all subscriptions.
+        scratch: a folder for files that workers share.
+        settings: how far to look.
+    """
+    spark, folder = classes.sparkSession, f"{scratch}/plain"
+    count = plain_count(spark, place, shards, folder)
+    among_plain = plain_coverings_of(spark, folder, settings)
+    if count == classes.count():
+        return among_plain
+    plain = split_by_plainness(classes, folder, is_plain=True)
+    others = split_by_plainness(classes, folder, is_plain=False)
+    bands_of_others = _written_bands(others, "others", scratch, settings)
+    bands_of_plain = _written_bands(plain, "plain", scratch, settings)
+    by_both = among_plain.unionByName(coverings_of(plain, bands_of_others, settings))
+    return ranked_coverings(by_both, classes, settings).unionByName(
+        coverings_of(others, (*bands_of_others, *bands_of_plain), settings)
+    )
+
+
+def _written_bands(
+    classes: DataFrame, name: str, scratch: str, settings: CoveringSettings
+) -> tuple[BandFolder, ...]:
+    """Bands of some classes, each frame that is read more than once stored by a name of its own."""
+    keep = settings.keep
+    if keep is None:
+        return band_folders(class_bands(classes, f"{scratch}/bands-{name}", settings))
+
+    def keep_own(each: str, frame: DataFrame) -> DataFrame:
+        return keep(f"{each}-{name}", frame)
+
+    named = replace(settings, keep=keep_own)
+    bands = class_bands(classes, f"{scratch}/bands-{name}", named)
+    return band_folders(keep_own("band_list", bands))
+
+
+def plain_count(spark: Any, place: str, shards: Sequence[str], folder: str) -> int:
+    """Have one worker write the plain ones of the classes that are stored at a place; how many."""
+    folders = list(shards)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for _ in batches:
+            written = write_plain_classes(read_columns(place, "digest", "sampled"), folders, folder)
+            yield pa.record_batch([pa.array([written], pa.int64())], ["plain"])
+
+    row = spark.range(1).repartition(1).mapInArrow(write, "plain long").first()
+    return int(row.plain)
+
+
+def plain_coverings_of(spark: Any, folder: str, settings: CoveringSettings) -> DataFrame:
+    """COVERINGS among the plain classes that are written in a folder."""
+    shares, bounds = settings.tasks, settings.bounds
+
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch["id"].to_pylist():
+                yield from plain_coverings(folder, share, shares, bounds)
+
+    found: DataFrame = spark.range(0, shares, 1, shares).mapInArrow(kernel, COVERINGS.spark)
+    return found
+
+
+def split_by_plainness(classes: DataFrame, folder: str, *, is_plain: bool) -> DataFrame:
+    """The classes that are written in a folder as plain ones, or all others."""
+
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return split_classes(batches, folder, is_plain=is_plain)
+
+    return classes.mapInArrow(kernel, classes.schema)
+
+
+def ranked_coverings(found: DataFrame, classes: DataFrame, settings: CoveringSettings) -> DataFrame:
+    """COVERINGS of pairs that were found in several ways, each pair in one of them."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    bounds = settings.bounds
+    sampled = classes.select(sql.col("digest").alias("coverer"), "sampled")
+    of_class: Any = Window.partitionBy("digest")
+    rank = sql.row_number().over(of_class.orderBy("sampled", "coverer")) - 1
+    coverers = sql.least(sql.count("*").over(of_class), sql.lit(bounds.proven_max))
+    return (
+        found.join(sampled, "coverer")
+        .select(
+            "digest",
+            "coverer",
+            rank.cast("int").alias("rank"),
+            coverers.cast("int").alias("coverers"),
+        )
+        .where(sql.col("rank") < min(bounds.coverers_max, bounds.proven_max))
+    )

@@ -26,6 +26,7 @@ from peersub.pipeline.kernels.neighbours import (
     round_kernel,
 )
 from peersub.pipeline.kernels.profiles import write_part
+from peersub.pipeline.staging import Keep
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,11 +47,13 @@ class SimilaritySettings:
         neighbours: how many for each class.
         rounds: how often neighbours of neighbours are looked at; each finds more of the nearest.
         tasks: into how many tasks the search is cut.
+        keep: writes a frame that is read more than once.
     """
 
     neighbours: int = 5
     rounds: int = 2
     tasks: int = 8
+    keep: Keep | None = None
 
 
 def unmeasured_count(classes: DataFrame) -> int:
@@ -63,6 +66,8 @@ def unmeasured_count(classes: DataFrame) -> int:
 def similar_of(classes: DataFrame, folder: str, settings: SimilaritySettings) -> DataFrame:
     """SIMILAR from CLASSES; profiles are written below a folder that all workers share."""
     grouped = _grouped(classes, settings.neighbours)
+    if settings.keep is not None:
+        grouped = settings.keep("grouped", grouped)
     outside = _outside(grouped, folder, settings)
     inside = _ring(grouped, settings.neighbours)
     return inside.unionByName(_filled_up(grouped, outside, settings.neighbours))

@@ -192,23 +192,30 @@ class Steps:
         matches = self._keep("sampled", organise.sampled_matches(sample, shards, settings))
         found = organise.classes_of(self.read("subscriptions"), matches)
         classes = self._written(found, folder / "classes")
-        search = covering.CoveringSettings.fit(classes.count(), self._keep)
-        written = covering.class_bands(classes, str(self.workspace.scratch("bands")), search)
-        bands = covering.band_folders(self._keep("band_list", written))
-        coverings = self._written(
-            covering.coverings_of(classes, bands, search), folder / "coverings"
+        class_count = classes.count()
+        search = covering.CoveringSettings.fit(class_count, self._keep)
+        covered = covering.found_coverings(
+            classes,
+            str(folder / "classes"),
+            shards,
+            str(self.workspace.scratch("covering")),
+            search,
         )
-        near = similarity.SimilaritySettings(neighbours=options.neighbours)
+        coverings = self._written(covered, folder / "coverings")
+        near = similarity.SimilaritySettings(neighbours=options.neighbours, keep=self._keep)
         found = similarity.similar_of(classes, str(self.workspace.scratch("profiles")), near)
         similar = self._written(found, folder / "similar")
+        counts = coverings.selectExpr(
+            "count_if(rank = 0) AS covered",
+            f"count_if(rank = 0 AND coverers >= {search.bounds.proven_max}) AS cut_off",
+            "count(*) AS coverings",
+        ).first()
         return {
-            "classes": classes.count(),
-            "covered": coverings.where("rank = 0").count(),
-            "cut_off": coverings.where(
-                f"rank = 0 and coverers >= {search.bounds.proven_max}"
-            ).count(),
+            "classes": class_count,
+            "covered": counts.covered,
+            "cut_off": counts.cut_off,
             "is_complete": search.is_complete,
-            "coverings": coverings.count(),
+            "coverings": counts.coverings,
             "neighbours": similar.count(),
             "unmeasured": similarity.unmeasured_count(classes),
             "recall": round(similarity.measured_recall(classes, similar, near), 4),

@@ -154,7 +154,8 @@ def nearest(
     """The nearest of the candidates: query, neighbour, similarity; sorted, at most `kept` each."""
     row, found = _distinct(queries, candidates)
     similarity = _similarity_of_numbers(profiles, queries[row], found)
-    order = np.lexsort((found, -similarity, row))
+    # Stable: pairs come in the order of (row, found), which decides among equals.
+    order = np.lexsort((-similarity, row))
     row, found, similarity = row[order], found[order], similarity[order]
     is_near = (np.arange(len(row)) - np.searchsorted(row, row) < kept) & (similarity > 0)
     return queries[row[is_near]], found[is_near], similarity[is_near]
