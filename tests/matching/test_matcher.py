@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import warnings
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -215,6 +217,36 @@ def test_what_is_no_saved_matcher_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="no saved matcher"):
         matcher.save(tmp_path)
+
+
+def test_every_damaged_or_strange_array_is_refused(tmp_path):
+    matcher = Matcher()
+    for number in range(3):
+        matcher.add(f"s{number}", Filter(f"a > {number}"))
+    matcher.save(tmp_path / "saved")
+    array = next((tmp_path / "saved" / "segment-0").glob("*entry_rows.npy"))
+    whole = array.read_bytes()
+    objects = io.BytesIO()
+    np.save(objects, np.array([None, "x"], dtype=object), allow_pickle=True)
+    later = whole.replace(b"NUMPY\x01", b"NUMPY\x03")
+    for content in (b"", b"\x93NUMPY", whole[:20], whole[:-1], later, objects.getvalue()):
+        array.write_bytes(content)
+        with pytest.raises(ValueError, match="is damaged"):
+            Matcher.open(tmp_path / "saved")
+    array.write_bytes(whole)
+    assert Matcher.open(tmp_path / "saved").match({"a": 9}) == ["s0", "s1", "s2"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of open files here")
+def test_an_open_matcher_keeps_no_file_open(tmp_path):
+    """Workers have hundreds of matchers open, of some fifty arrays each."""
+    matcher = Matcher.from_texts(["s0", "s1"], ["a > 1", "a > 2"], processes=1)
+    matcher.save(tmp_path / "saved")
+    Matcher.open(tmp_path / "saved")
+    before = len(os.listdir("/proc/self/fd"))
+    opened = [Matcher.open(tmp_path / "saved") for _ in range(20)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert {tuple(each.match({"a": 3})) for each in opened} == {("s0", "s1")}
 
 
 @pytest.mark.usefixtures("eager")

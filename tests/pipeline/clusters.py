@@ -16,10 +16,10 @@ import pyspark
 
 import peersub
 from peersub.pipeline.java import java_home
+from pipeline.runs import QUICK_JAVA
 
 READY_WITHIN_S = 120
 _SPARK_HOME = Path(pyspark.__file__).parent
-_QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def _environment(folder):
@@ -29,7 +29,7 @@ def _environment(folder):
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
-        "SPARK_DAEMON_JAVA_OPTS": _QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_WORKER_DIR": str(folder / "work"),
         "PYSPARK_PYTHON": sys.executable,
@@ -113,16 +113,17 @@ def standalone_cluster(folder, workers=2):
 
 
 @contextmanager
-def connect_server(folder):
-    """The address of a Connect server with a local Spark behind it."""
+def connect_server(folder, settings):
+    """The address of a Connect server with a local Spark behind it, which has these settings."""
     folder.mkdir(parents=True, exist_ok=True)
     server = [
         str(_SPARK_HOME / "bin" / "spark-submit"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--master", "local[2]", "--driver-java-options", _QUICK_JAVA),
+        *("--master", "local[2]", "--driver-java-options", QUICK_JAVA),
         *("--conf", "spark.connect.grpc.binding.port=0", "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.log.level=INFO"),
+        *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
         "spark-internal",
     ]
     with _running(server, folder, r"server started at:? ?\S*?:(\d+)") as found:

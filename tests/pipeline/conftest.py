@@ -1,8 +1,13 @@
-"""One Spark session for all tests of the pipeline, started when the first of them asks for it."""
+"""What tests of the pipeline share, made when the first of them asks for it: a Spark session, and a
+whole run in it.
+"""
 
 import warnings
 
 import pytest
+
+from peersub.cli import main
+from pipeline.runs import NETWORK, QUICK_FOR_SMALL_DATA, QUICK_JAVA, SHARDS, market_files
 
 
 @pytest.fixture(scope="session")
@@ -11,10 +16,9 @@ def spark(tmp_path_factory):
     from peersub.pipeline.session import SessionSettings, spark_session
 
     folder = tmp_path_factory.mktemp("spark")
-    # Quick to start, and good enough for small data: not for real jobs.
-    java = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home={folder}"
     more = {
-        "spark.driver.extraJavaOptions": java,
+        **QUICK_FOR_SMALL_DATA,
+        "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -Dderby.system.home={folder}",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
@@ -27,3 +31,12 @@ def spark(tmp_path_factory):
         session = spark_session(SessionSettings("local[2]", more))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def finished(spark, tmp_path_factory):
+    """A run from begin to end: the folder with its inputs `in` and what it wrote, `out`."""
+    folder = tmp_path_factory.mktemp("run")
+    asked = (*market_files(folder / "in"), *NETWORK, *SHARDS)
+    assert main(["pipeline", "run", "-q", *asked, "--out", str(folder / "out")]) == 5
+    return folder

@@ -11,6 +11,20 @@ import duckdb
 import peersub
 from peersub.demo.market import draw_market
 
+# Quick to start, and good enough for small data: not for real jobs. Compiled code of one tier is
+# given little room by default, and is thrown away and compiled again.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# For a handful of rows, to compile a plan costs more than all the rest, and so does planning it
+# again after each stage. `test_jobs` has a run with the settings of real jobs, which ends alike.
+WITHOUT_COMPILING = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+QUICK_FOR_SMALL_DATA = {**WITHOUT_COMPILING, "spark.sql.adaptive.enabled": "false"}
+
+NETWORK = ("--overlay", "chord", "--nodes", "16")
+SHARDS = ("--shards", "2")
+
 DATASETS = (
     "deliveries",
     "classes",
@@ -80,9 +94,21 @@ def environment():
     return os.environ | {"PYTHONPATH": str(Path(peersub.__file__).parent.parent)}
 
 
+def with_conf(settings):
+    """Options of the command for settings of Spark."""
+    return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+
+
+def pipeline_command(*arguments):
+    """`peersub pipeline` with Spark's settings as they are for real jobs, in a quicker Java."""
+    return command(
+        "pipeline", *arguments, *with_conf({"spark.driver.extraJavaOptions": QUICK_JAVA})
+    )
+
+
 def run_in_process_of_its_own(*arguments):
     return subprocess.run(
-        command("pipeline", *arguments),
+        pipeline_command(*arguments),
         env=environment(),
         capture_output=True,
         text=True,

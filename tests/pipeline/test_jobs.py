@@ -9,31 +9,23 @@ from lxml import html
 
 from peersub.cli import main
 from pipeline.runs import (
-    command,
+    NETWORK,
+    SHARDS,
     content,
     environment,
     inputs_in,
-    market_files,
+    pipeline_command,
     report_of,
     run_in_process_of_its_own,
 )
 
 pytestmark = pytest.mark.spark
-OVERLAYS = ("--overlay", "chord", "--nodes", "16")
-
-
-@pytest.fixture(scope="module")
-def finished(spark, tmp_path_factory):
-    """A run from begin to end: its folder, and the folder of its inputs."""
-    folder = tmp_path_factory.mktemp("run")
-    inputs = market_files(folder / "in")
-    assert main(["pipeline", "run", "-q", *inputs, *OVERLAYS, "--out", str(folder / "out")]) == 5
-    return folder
+ASKED = (*NETWORK, *SHARDS)
 
 
 def test_a_run_ends_with_the_report(finished, capsys):
     out = str(finished / "out")
-    assert main(["pipeline", "run", "--resume", *OVERLAYS, "--out", out]) == 5
+    assert main(["pipeline", "run", "--resume", *ASKED, "--out", out]) == 5
     shown = capsys.readouterr()
     assert "relay share" in shown.out
     assert "report.html" in shown.err
@@ -66,7 +58,7 @@ def test_every_row_is_used_or_in_quarantine(finished):
 
 def test_json_tells_the_counts(finished, capsys):
     out = str(finished / "out")
-    assert main(["pipeline", "report", "--resume", "-q", "--json", *OVERLAYS, "--out", out]) == 5
+    assert main(["pipeline", "report", "--resume", "-q", "--json", *ASKED, "--out", out]) == 5
     told = json.loads(capsys.readouterr().out)
     assert told["quarantined"] == 2
     assert told["steps"]["audit:chord"]["missed"] == 0
@@ -74,13 +66,13 @@ def test_json_tells_the_counts(finished, capsys):
 
 def test_a_finished_folder_is_refused(finished, capsys):
     out = str(finished / "out")
-    assert main(["pipeline", "run", *inputs_in(finished / "in"), *OVERLAYS, "--out", out]) == 2
+    assert main(["pipeline", "run", *inputs_in(finished / "in"), *ASKED, "--out", out]) == 2
     assert "holds a finished run" in capsys.readouterr().err
 
 
 def test_other_settings_are_refused(finished, capsys):
     out = str(finished / "out")
-    assert main(["pipeline", "run", "--resume", "--nodes", "17", "--out", out]) == 2
+    assert main(["pipeline", "run", "--resume", *SHARDS, "--nodes", "17", "--out", out]) == 2
     assert "nodes = 16, and this asks for 17" in capsys.readouterr().err
 
 
@@ -114,11 +106,14 @@ def step_under_way(out):
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_alike(finished, tmp_path):
-    """The driver dies by `kill -9` in the midst of a step: the record says so."""
+    """The driver dies by `kill -9` in the midst of a step: the record says so.
+
+    It has Spark's settings as they are for real jobs, and as many shards as the sizes ask for.
+    """
     out = tmp_path / "out"
-    asked = ("run", *inputs_in(finished / "in"), *OVERLAYS, "--master", "local[2]")
+    asked = ("run", *inputs_in(finished / "in"), *NETWORK, "--master", "local[2]")
     process = subprocess.Popen(
-        command("pipeline", *asked, "--out", str(out)),
+        pipeline_command(*asked, "--out", str(out)),
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -5,7 +5,7 @@ import pytest
 
 from peersub.pipeline.kernels import blocks
 from peersub.pipeline.schemas import EVENTS
-from peersub.pipeline.session import SessionSettings
+from peersub.pipeline.session import SessionSettings, spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -13,6 +13,15 @@ pytestmark = pytest.mark.spark
 def test_the_session_has_the_settings_that_events_need(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def test_a_session_that_runs_keeps_what_its_owner_chose(spark):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    again = spark_session(SessionSettings("local[2]", {"spark.peersub.asked": "yes"}))
+    assert again.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert again.conf.get("spark.sql.adaptive.enabled") == "false"
+    assert again.conf.get("spark.peersub.asked") == "yes"
+    assert again.range(1).count() == spark.range(1).count() == 1
 
 
 def test_blocks_pass_through_workers_unchanged(spark):

@@ -2,7 +2,8 @@
 
 A folder holds `matcher.json` (version, segments, patterns) and per segment a folder of arrays. It
 is written beside its place and moved there when complete, so that nobody opens half a matcher. Many
-processes of one machine share the pages of an opened matcher.
+processes of one machine share the pages of an opened matcher. It keeps no file open: a segment has
+some fifty arrays, and a process may have hundreds of matchers but often no more than 1,024 files.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+from numpy.lib import format as npy
 
 from peersub.filters.filter import Filter
 from peersub.matching.segment import Segment
@@ -107,12 +110,32 @@ class _MappedArrays(Mapping[str, np.ndarray]):
         self._paths = {path.stem: path for path in sorted(folder.glob("*.npy"))}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        path = self._paths[name]
-        loaded: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        return loaded
+        return _mapped(self._paths[name])
 
     def __iter__(self) -> Any:
         return iter(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+_HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """The array of a `.npy` file, mapped and read-only; NumPy's own would keep the file open.
+
+    Raises:
+        ValueError: the file holds no array of numbers.
+        TypeError: the file ends before the array does.
+    """
+    with pa.memory_map(str(path)) as file:
+        read_header = _HEADERS.get(npy.read_magic(file))
+        if read_header is None:
+            raise ValueError(f"{path.name} has a header of another version")
+        shape, is_by_column, kind = read_header(file)
+        if kind.hasobject:
+            raise ValueError(f"{path.name} holds objects")
+        # The pages stay mapped as long as somebody holds this, the file closed or not.
+        values = file.read_buffer()
+    return np.ndarray(shape, kind, values, order="F" if is_by_column else "C")

@@ -42,6 +42,10 @@ _IN_EVERY_SESSION: Final[Mapping[str, tuple[str, str]]] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
         "the default, named: folders are written whole or not at all",
     ),
+    "spark.sql.ui.explainMode": (
+        "simple",
+        "each job writes its plan out in words; the long form takes longer than small jobs do",
+    ),
 }
 
 # These can only be set when a session is started here.
@@ -91,7 +95,9 @@ class SessionSettings:
 
 
 def spark_session(settings: SessionSettings | None = None) -> Any:
-    """A session with the pipeline's settings; the one that runs already is used again.
+    """A session with the pipeline's settings.
+
+    One that runs already is used again. What it was started with stays as its owner chose it.
 
     Raises:
         JavaNotFoundError: a session is to be started here, and there is no Java for it.
@@ -117,16 +123,21 @@ def _started(settings: SessionSettings) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(settings.master).appName(settings.application)
+    chosen = _chosen_at_start(settings) if SparkSession.getActiveSession() is None else {}
+    for name, value in (chosen | dict(settings.more)).items():
+        builder = builder.config(name, value)
+    with _errors_to(settings.log):
+        return builder.getOrCreate()
+
+
+def _chosen_at_start(settings: SessionSettings) -> dict[str, str]:
     chosen = {name: value for name, (value, _) in _AT_START.items()}
     chosen["spark.pyspark.python"] = sys.executable
     chosen["spark.executorEnv.PYTHONPATH"] = str(_package_folder())
     if settings.is_on_loopback:
         chosen["spark.driver.host"] = "127.0.0.1"
         chosen["spark.driver.bindAddress"] = "127.0.0.1"
-    for name, value in (chosen | dict(settings.more)).items():
-        builder = builder.config(name, value)
-    with _errors_to(settings.log):
-        return builder.getOrCreate()
+    return chosen
 
 
 @contextmanager
