@@ -7,7 +7,14 @@ import warnings
 import pytest
 
 from peersub.cli import main
-from pipeline.runs import NETWORK, QUICK_FOR_SMALL_DATA, QUICK_JAVA, SHARDS, market_files
+from pipeline.runs import (
+    NETWORK,
+    QUICK_FOR_SMALL_DATA,
+    QUICK_JAVA,
+    SHARDS,
+    WITHOUT_COMPILING,
+    market_files,
+)
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +38,18 @@ def spark(tmp_path_factory):
         session = spark_session(SessionSettings("local[2]", more))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def settings_of_real_jobs(spark):
+    """The session compiles plans, and plans again after each stage, as for real jobs."""
+    chosen = {name: spark.conf.get(name) for name in QUICK_FOR_SMALL_DATA}
+    for name in WITHOUT_COMPILING:
+        spark.conf.unset(name)
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from peersub.demo.market import draw_market
 # given little room by default, and is thrown away and compiled again.
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # For a handful of rows, to compile a plan costs more than all the rest, and so does planning it
-# again after each stage. `test_jobs` has a run with the settings of real jobs, which ends alike.
+# again after each stage. A run in `test_jobs`, which ends alike, and a test of each kind of step do
+# it all the same.
 WITHOUT_COMPILING = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

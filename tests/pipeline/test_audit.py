@@ -51,6 +51,7 @@ def naive_findings(expected, copies):
     return found
 
 
+@pytest.mark.usefixtures("settings_of_real_jobs")
 def test_every_difference_is_found_once(spark):
     from peersub.pipeline.schemas import FINDINGS
     from peersub.pipeline.trace_reading import deliveries_of
@@ -237,6 +238,7 @@ def test_deliveries_taken_out_put_in_and_doubled_are_found_and_named(spark, tmp_
     assert causes["spurious", "never", unpublished[3][0]] == "the event was never published"
 
 
+@pytest.mark.usefixtures("settings_of_real_jobs")
 def test_every_cause_is_named(spark, tmp_path):
     """A story in which each event misses, or reaches, one subscription for another reason."""
 

@@ -181,6 +181,7 @@ def test_an_id_may_be_the_name_of_another_row_by_content(spark, keep, tmp_path):
 # --- damage ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("settings_of_real_jobs")
 def test_a_directory_of_damaged_input_accounts_for_every_row(spark, keep, tmp_path):
     good = json_lines({"id": f"g{n}", "n": n} for n in range(30)).encode()
     table = pa.table({"n": range(200)})

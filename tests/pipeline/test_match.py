@@ -74,6 +74,7 @@ def by_duckdb(rows, events):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("settings_of_real_jobs")
 def test_an_event_that_everybody_wants(spark, tmp_path):
     rows = [(f"s{n}", "a = 1" if n % 3 else f"a >= {-n}") for n in range(3_000)]
     table = pa.table({"a": [1, None]})

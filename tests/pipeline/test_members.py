@@ -86,6 +86,7 @@ def test_spark_organises_what_brute_force_finds(spark: Any, datasets: dict[str, 
     assert rows_of(coverings, *pairs) == rows_of(coverings_table(world), *pairs)
 
 
+@pytest.mark.usefixtures("settings_of_real_jobs")
 @pytest.mark.parametrize("overlay", NETWORKS)
 def test_members_on_spark_receive_what_the_simulator_says(
     overlay: str, spark: Any, datasets: dict[str, str], tmp_path: Path

@@ -82,6 +82,7 @@ def test_nothing_gives_no_figures_and_no_error(spark):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overlay", ["flood", "chord"])
+@pytest.mark.usefixtures("settings_of_real_jobs")
 def test_figures_of_a_trace_are_those_of_the_run(spark, tmp_path, overlay):
     from peersub.pipeline.audit import judged
     from peersub.pipeline.evidence import Evidence
