@@ -54,7 +54,7 @@ class HostileSettings:
     nodes: int = 3
     rate: int = 200
     calm_s: float = 10.0
-    elsewhere_share: float = 0.2
+    elsewhere_share: float = 1.0
     """Of the frames: as many more go to the bystander."""
     rounds: int = 5
     overlay: str = "chord"
