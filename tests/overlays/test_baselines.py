@@ -10,6 +10,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.registry import OVERLAYS, make_overlay
 from peersub.simulator.running import run_scenario
 from peersub.simulator.scenario import Scenario
+from peersub.simulator.swarm import swarm_scenario
 
 NODES = 20
 
@@ -61,3 +62,10 @@ def test_a_converged_network_delivers_all_and_nothing_else(name):
     outcome = _outcome(name)
     assert outcome.violations == []
     assert outcome.checker.counts.delivered == outcome.checker.counts.expected > 0
+
+
+def test_a_converged_flood_gets_whole_again_after_half_of_it_has_crashed():
+    """Nodes of a converged start know whom their neighbours named, as those that joined do."""
+    outcome = run_scenario(swarm_scenario(20121))
+    assert outcome.scenario.overlay == "flood"
+    assert outcome.violations == []

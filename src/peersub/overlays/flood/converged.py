@@ -26,7 +26,9 @@ def converge(
     for peer, places in zip(peers, linked, strict=True):
         progress()
         neighbours = sorted(peers[place].me for place in places)
-        peer.install(neighbours, subscriptions.get(peer.me.node, {}))
+        # As after joins: each neighbour has named its own.
+        told = sorted({nodes[far] for place in places for far in linked[place]})
+        peer.install(neighbours, subscriptions.get(peer.me.node, {}), told)
 
 
 def linked_places(nodes: Sequence[str], seed: int, degrees: Sequence[int]) -> list[list[int]]:

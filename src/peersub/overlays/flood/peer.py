@@ -146,9 +146,16 @@ class FloodPeer:
             "subscriptions": sorted(self.home.subscriptions),
         }
 
-    def install(self, neighbours: Iterable[PeerId], subscriptions: Mapping[str, Filter]) -> None:
-        """Be in this state: for a start that is set."""
+    def install(
+        self,
+        neighbours: Iterable[PeerId],
+        subscriptions: Mapping[str, Filter],
+        told: Iterable[str] = (),
+    ) -> None:
+        """Be in this state, having been told of some nodes: for a start that is set."""
         self._neighbours = {peer.node: peer for peer in neighbours}
+        for node in told:
+            self._learn(node)
         self.home.install(subscriptions)
 
     # --- events --------------------------------------------------------------------------------
