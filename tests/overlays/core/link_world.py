@@ -7,7 +7,8 @@ as a Send where no connection is believed in, is an AssertionError.
 
 `Toy` numbers what it sends, and judges what it gets: what arrives between PeerConnected and
 PeerLost must be a prefix of what was sent in one such time at the other end, in order, nothing
-twice.
+twice. What it is told by a test's word moves it to say something to all it knows, as real peers do
+in the midst of a batch.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Numbered(Message):
 
     stream: tuple[PeerId, int]
     number: int
+    moves: bool = False
+    """Whether who gets it says something as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class Toy:
             case Received(peer, messages):
                 for message in messages:
                     self._on_message(peer, message)
+                if any(isinstance(message, Numbered) and message.moves for message in messages):
+                    return [self.numbered(node, 1) for node in self.current]
             case _:
                 pass
         for place, (expected, effects) in enumerate(self.answers):
@@ -155,11 +160,11 @@ class Toy:
     def describe(self) -> Mapping[str, Any]:
         return {}
 
-    def numbered(self, node: str, count: int) -> Send:
+    def numbered(self, node: str, count: int, *, moves: bool = False) -> Send:
         """The next messages of the stream to a node."""
         stay = self.current[node]
         messages = [
-            Numbered((self.me, stay.stream), stay.sent + place + 1) for place in range(count)
+            Numbered((self.me, stay.stream), stay.sent + place + 1, moves) for place in range(count)
         ]
         stay.sent += count
         return Send(stay.peer, tuple(messages))
@@ -407,8 +412,8 @@ class World:
             assert other in self.toys[one].current
             assert one in self.toys[other].current
 
-    def numbered(self, name: str, other: str, count: int = 1) -> None:
-        self.ask(name, self.toys[name].numbered(other, count))
+    def numbered(self, name: str, other: str, count: int = 1, *, moves: bool = False) -> None:
+        self.ask(name, self.toys[name].numbered(other, count, moves=moves))
 
     def check_all_arrived(self) -> None:
         """What was sent on links that are up is there; links are up at both ends or at none."""
@@ -445,7 +450,7 @@ class Chaos:
     def send(self, one: int, two: int) -> None:
         name, other = self._pair(one, two)
         if other in self.world.toys[name].current:
-            self.world.numbered(name, other, 1 + two % 3)
+            self.world.numbered(name, other, 1 + two % 3, moves=one >= 4)
 
     def light(self, one: int, two: int) -> None:
         name, other = self._pair(one, two)

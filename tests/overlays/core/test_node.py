@@ -46,6 +46,7 @@ from peersub.overlays.core.link_messages import (
     Hello,
     unwrapped,
 )
+from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import LinkSettings, Node
 from peersub.overlays.core.records import SubscriptionRemoved
 from peersub.overlays.core.versions import PROTOCOL_VERSION
@@ -311,6 +312,33 @@ def test_a_newer_epoch_of_the_other_side_is_a_new_link():
     assert heard == [PeerLost, PeerConnected]
     world.tell("a", Received(B, (hello,)))  # An old greeting, late.
     assert len(world.toys["a"].stays) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("is_answered_by", ["a message", "a goodbye"])
+def test_who_has_not_heard_yet_of_a_new_link_neither_uses_nor_ends_it(settings, is_answered_by):
+    """In one batch: a message, to which the peer answers, and the greeting of a new link.
+
+    What the answer is about is the link that was, and the new one must not carry it.
+    """
+    world = World(settings, "ab")
+    world.link(("a", "b"))
+    toy, link = world.toys["a"], world.nodes["b"]._links.table["a"]
+    hello = world.nodes["b"]._hello(link)
+    heavy: Message = Heavy("before")
+    if link.session is not None:
+        frame = link.session.carry(heavy, 0)
+        assert frame is not None
+        heavy = frame
+    answer = Send(B, (Heavy("late"),)) if is_answered_by == "a message" else Disconnect(B, "late")
+    toy.answers.append((Received(B, (Heavy("before"),), 0), [answer]))
+    before = len(messages_of(world, "a"))
+    world.tell("a", Received(B, (heavy, replace(hello, epoch=hello.epoch + 1))))
+    assert [type(cause) for cause in toy.heard[-3:]][:2] == [Received, PeerLost]
+    said = [unwrapped(message) for message in messages_of(world, "a")[before:]]
+    assert not [message for message in said if isinstance(message, Heavy | Goodbye)]
+    assert world.nodes["a"].describe()["links"].get("b", {}).get("state") == "up"
+    assert world.connection_of("a", "b") is not None
 
 
 def test_a_connection_that_takes_the_place_of_another_is_a_new_link():

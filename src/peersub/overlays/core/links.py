@@ -15,6 +15,10 @@ PeerLost of one comes before the PeerConnected of the next; after `Disconnect` n
 the old one; `Disconnect` of what is gone is no error. A driver that accepts a connection reads the
 first message, HELLO, to learn the name.
 
+Links change while a batch is opened, and the peers are told afterwards, in order. Until a peer has
+heard that a link is lost, all it says and does is about that one, and is lost with it: the link
+that took its place must not carry it.
+
 Invariants: a peer gets PeerConnected and PeerLost alternately for each node, and messages only in
 between. The exception is the answer to a `Connect` to a node that the peer has a link to: it is
 PeerConnected once more.
@@ -118,6 +122,8 @@ class Links:
         """Called before a peer is told something, so that it first gets what arrived before."""
         self.refusals: dict[str, str] = {}
         """Why there can be no link to a node, by the last that was heard of it."""
+        self._unheard: dict[tuple[int, str], int] = {}
+        """Per slot and node, the losses of a link that the peer has not heard of yet."""
         self._make_hello = make_hello
         self._slots = slots
         self._epoch = _adopted_epoch(me)
@@ -168,7 +174,7 @@ class Links:
         Those that never had a say in it, the passive ones, hear that it is gone.
         """
         link = self.table.get(peer.node)
-        if link is None or slot not in link.holders:
+        if link is None or slot not in link.holders or (slot, peer.node) in self._unheard:
             return
         link.holders = tuple(other for other in link.holders if other != slot)
         if self.passive.issuperset(link.holders):
@@ -196,7 +202,12 @@ class Links:
         peer = send.peer
         node = peer.node
         link = self.table.get(node)
-        if link is None or slot not in link.holders or link.peer.incarnation != peer.incarnation:
+        if (
+            link is None
+            or slot not in link.holders
+            or link.peer.incarnation != peer.incarnation
+            or (self._unheard and (slot, node) in self._unheard)
+        ):
             self.effects.append(Drop(f"there is no link to {peer}", None, peer))
         elif link.session is not None or slot or peer.slot:
             self._send_framed(link, slot, send)
@@ -456,6 +467,24 @@ class Links:
         self.before_telling()
         for slot in slots:
             self.causes.append((slot, cause))
+            if isinstance(cause, PeerLost):
+                key = slot, cause.peer.node
+                self._unheard[key] = self._unheard.get(key, 0) + 1
+
+    def next_cause(self) -> tuple[int, Cause]:
+        """The next that a peer is to hear, which it hears now."""
+        slot, cause = self.causes.popleft()
+        if isinstance(cause, PeerLost):
+            key = slot, cause.peer.node
+            self._unheard[key] -= 1
+            if not self._unheard[key]:
+                del self._unheard[key]
+        return slot, cause
+
+    def drop_causes(self) -> None:
+        """Nobody is to hear what is left."""
+        self.causes.clear()
+        self._unheard.clear()
 
     # --- sending -------------------------------------------------------------------------------
 

@@ -242,13 +242,12 @@ class Node:
 
     def _tell_all(self) -> None:
         """Hand on what links and peers have for the peers, in order, until there is no more."""
-        causes = self._links.causes
+        links = self._links
         for _ in range(CAUSES_MAX):
-            slot, cause = causes.popleft()
-            self._tell(slot, cause)
-            if not causes:
+            self._tell(*links.next_cause())
+            if not links.causes:
                 return
-        causes.clear()
+        links.drop_causes()
         reason = f"the peers of {self.me.node} have given each other {CAUSES_MAX:,} causes"
         self._links.effects.append(Drop(reason))
 
