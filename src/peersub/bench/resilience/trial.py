@@ -91,11 +91,7 @@ class _Trial:
             await self._until(lambda: self._published, "all publications end")
             # What was acknowledged to those who were cut off comes when they are back.
             await self._wait_for(lambda: self.notes.judge().is_clean, CATCH_UP_S)
-            for worker in self.cluster.living():
-                worker.command(do="status")
-            await self._until(
-                lambda: len(self.statuses) >= len(self.cluster.living()), "every node answers"
-            )
+            await self._ask_all()
         return self.notes.judge()
 
     async def _start(self, number: int) -> None:
@@ -117,8 +113,28 @@ class _Trial:
                 worker.command(do="subscribe", name=name, filter=f"symbol = '{symbol}'")
                 self._names.setdefault(worker.number, []).append(name)
                 names.append(name)
-        await self._until(lambda: all(map(self.notes.is_ready, names)), "subscriptions are ready")
+        if not await self._wait_for(lambda: all(map(self.notes.is_ready, names)), TIMEOUT_S):
+            raise TimeoutError(await self._not_ready())
         self.say(f"{len(names)} subscriptions ready")
+
+    async def _not_ready(self) -> str:
+        """Which subscriptions are not ready, and whose answer they wait for."""
+        await self._ask_all()
+        told = [
+            f"{name} at {node} waits for {', '.join(nodes) or 'nobody'}"
+            for node, status in self.statuses.items()
+            for name, nodes in status["waiting"].items()
+        ]
+        return f"not ready after {TIMEOUT_S} s: {'; '.join(told)}"
+
+    async def _ask_all(self) -> None:
+        """Let every node that lives tell its state."""
+        self.statuses.clear()
+        for worker in self.cluster.living():
+            worker.command(do="status")
+        await self._until(
+            lambda: len(self.statuses) >= len(self.cluster.living()), "every node answers"
+        )
 
     async def _fault(self, what: str, count: int) -> None:
         """Let some nodes fail, never the publisher; later they come back."""

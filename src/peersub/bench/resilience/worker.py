@@ -93,10 +93,19 @@ class Teller:
 class NotingSink:
     """A subscriber that notes what it gets, and when."""
 
-    def __init__(self, name: str, teller: Teller, *, content: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        teller: Teller,
+        *,
+        content: bool = False,
+        not_ready: dict[str, None] | None = None,
+    ) -> None:
         self._name = name
         self._teller = teller
         self._content = content
+        self._not_ready = {} if not_ready is None else not_ready
+        self._not_ready[name] = None
 
     def deliver(self, publication: Publication, hops: int, position: int | None) -> None:
         """Note the event."""
@@ -115,6 +124,7 @@ class NotingSink:
 
     def ready(self) -> None:
         """Tell it."""
+        self._not_ready.pop(self._name, None)
         self._teller.tell(ready=self._name)
 
     def ended(self, reason: str) -> None:
@@ -128,6 +138,7 @@ class Worker:
         self._node, self._gate = served_node(settings)
         self._teller = Teller()
         self._publishing: asyncio.Task[None] | None = None
+        self._not_ready: dict[str, None] = {}
 
     async def run(self) -> None:
         """Start, obey, and end when told to or when nobody is there to obey."""
@@ -154,6 +165,7 @@ class Worker:
                 case "subscribe":
                     self._subscribe(command)
                 case "unsubscribe":
+                    self._not_ready.pop(command["name"], None)
                     self._node.unsubscribe(command["name"])
                 case "events":
                     self._publish_these(command)
@@ -162,7 +174,9 @@ class Worker:
                 case "status":
                     # Who asks knows then of all that was delivered before.
                     self._teller.flush()
-                    self._teller.tell(status={**self._node.status(), "process": _process()})
+                    waiting = {name: self._node.waiting_on(name) for name in self._not_ready}
+                    status = {**self._node.status(), "process": _process(), "waiting": waiting}
+                    self._teller.tell(status=status)
                 case "leave":
                     await self._node.stop()
                     self._teller.tell(left=self._node.name)
@@ -173,7 +187,8 @@ class Worker:
     def _subscribe(self, command: dict[str, Any]) -> None:
         name, pattern = command["name"], command.get("xpath")
         wanted = Filter(command["filter"]) if pattern is None else Filter.xpath(pattern)
-        sink = NotingSink(name, self._teller, content=command.get("content", False))
+        content = command.get("content", False)
+        sink = NotingSink(name, self._teller, content=content, not_ready=self._not_ready)
         self._node.subscribe(name, wanted, sink)
 
     def _publish_these(self, command: dict[str, Any]) -> None:
