@@ -70,7 +70,7 @@ class Arrivals:
         if self._messages and self._between is not None:
             peer, slot = self._between
             received = Received(peer, tuple(self._messages), slot)
-            self._links.causes.append((slot, received))
+            self._links.causes.add(slot, received)
             self._messages = []
 
     def _open(self, node: str, message: Message, via: str) -> None:

@@ -18,7 +18,21 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.session import Session
 
-__all__ = ["TUNNEL_CANDIDATES_MAX", "Link", "LinkSettings", "LinkState", "Search"]
+__all__ = [
+    "ADOPTED_EPOCH",
+    "TUNNEL_CANDIDATES_MAX",
+    "Link",
+    "LinkSettings",
+    "LinkState",
+    "Search",
+    "adopted_epoch",
+]
+
+EPOCHS_PER_LIFE = 1 << 22
+"""Epochs of different lives of a node differ: what its former life sent is never of use."""
+
+ADOPTED_EPOCH = 1
+"""The epoch, within a life, of links that were set up from outside; others are later."""
 
 TUNNEL_CANDIDATES_MAX = 32
 """The most nodes that may be asked for a tunnel at once."""
@@ -158,3 +172,8 @@ class Link:
     def open_session(self, resend_ms: int) -> None:
         """Begin a session under the epochs of both sides."""
         self.session = Session(self.epoch, self.epoch_there, resend_ms)
+
+
+def adopted_epoch(peer: PeerId) -> int:
+    """The epoch of all links of a peer that were set up from outside."""
+    return peer.incarnation * EPOCHS_PER_LIFE + ADOPTED_EPOCH

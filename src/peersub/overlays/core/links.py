@@ -15,10 +15,6 @@ PeerLost of one comes before the PeerConnected of the next; after `Disconnect` n
 the old one; `Disconnect` of what is gone is no error. A driver that accepts a connection reads the
 first message, HELLO, to learn the name.
 
-Links change while a batch is opened, and the peers are told afterwards, in order. Until a peer has
-heard that a link is lost, all it says and does is about that one, and is lost with it: the link
-that took its place must not carry it.
-
 Invariants: a peer gets PeerConnected and PeerLost alternately for each node, and messages only in
 between. The exception is the answer to a `Connect` to a node that the peer has a link to: it is
 PeerConnected once more.
@@ -26,7 +22,6 @@ PeerConnected once more.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from peersub.overlays.core.causes import (
@@ -48,7 +43,7 @@ from peersub.overlays.core.effects import (
 )
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.letters import Letters
-from peersub.overlays.core.link import Link, LinkSettings, LinkState
+from peersub.overlays.core.link import Link, LinkSettings, LinkState, adopted_epoch
 from peersub.overlays.core.link_messages import (
     BetweenSlots,
     Goodbye,
@@ -57,16 +52,11 @@ from peersub.overlays.core.link_messages import (
     Tunnelled,
 )
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.pending_causes import PendingCauses
 from peersub.overlays.core.session import BACKOFF_DOUBLINGS_MAX, UNACKNOWLEDGED_MAX
 from peersub.overlays.core.tunnels import Tunnels
 
-__all__ = ["ADOPTED_EPOCH", "HELD_LIGHT_MAX", "Links"]
-
-EPOCHS_PER_LIFE = 1 << 22
-"""Epochs of different lives of a node differ: what its former life sent is never of use."""
-
-ADOPTED_EPOCH = 1
-"""The epoch, within a life, of links that were set up from outside; others are later."""
+__all__ = ["HELD_LIGHT_MAX", "Links"]
 
 HELD_LIGHT_MAX = 256
 """Light messages on one link that wait while there is no path; the oldest are dropped."""
@@ -108,7 +98,7 @@ class Links:
         self.me = me
         self.settings = settings
         self.table: dict[str, Link] = {}
-        self.causes: deque[tuple[int, Cause]] = deque()
+        self.causes = PendingCauses()
         self.effects: list[Effect] = []
         self.now_ms = 0
         self.tunnels = Tunnels(self, relays_for) if settings.tunnels else None
@@ -122,11 +112,9 @@ class Links:
         """Called before a peer is told something, so that it first gets what arrived before."""
         self.refusals: dict[str, str] = {}
         """Why there can be no link to a node, by the last that was heard of it."""
-        self._unheard: dict[tuple[int, str], int] = {}
-        """Per slot and node, the losses of a link that the peer has not heard of yet."""
         self._make_hello = make_hello
         self._slots = slots
-        self._epoch = _adopted_epoch(me)
+        self._epoch = adopted_epoch(me)
         self._letters = Letters()
 
     # --- what the peers want -------------------------------------------------------------------
@@ -174,7 +162,7 @@ class Links:
         Those that never had a say in it, the passive ones, hear that it is gone.
         """
         link = self.table.get(peer.node)
-        if link is None or slot not in link.holders or (slot, peer.node) in self._unheard:
+        if link is None or slot not in link.holders or self.causes.is_behind(slot, peer.node):
             return
         link.holders = tuple(other for other in link.holders if other != slot)
         if self.passive.issuperset(link.holders):
@@ -206,7 +194,7 @@ class Links:
             link is None
             or slot not in link.holders
             or link.peer.incarnation != peer.incarnation
-            or (self._unheard and (slot, node) in self._unheard)
+            or self.causes.is_behind(slot, node)
         ):
             self.effects.append(Drop(f"there is no link to {peer}", None, peer))
         elif link.session is not None or slot or peer.slot:
@@ -299,8 +287,8 @@ class Links:
 
     def adopt(self, peer: PeerId, features: tuple[str, ...]) -> None:
         """A link that is up from the start, as the one at the other end was told as well."""
-        link = Link(peer, _adopted_epoch(self.me), _UP)
-        link.epoch_there = _adopted_epoch(peer)
+        link = Link(peer, adopted_epoch(self.me), _UP)
+        link.epoch_there = adopted_epoch(peer)
         link.is_connected = link.wanted = link.wanted_told = True
         link.path = peer.node
         link.features = features
@@ -466,25 +454,7 @@ class Links:
         """Peers of this node are to hear of something, after what arrived before."""
         self.before_telling()
         for slot in slots:
-            self.causes.append((slot, cause))
-            if isinstance(cause, PeerLost):
-                key = slot, cause.peer.node
-                self._unheard[key] = self._unheard.get(key, 0) + 1
-
-    def next_cause(self) -> tuple[int, Cause]:
-        """The next that a peer is to hear, which it hears now."""
-        slot, cause = self.causes.popleft()
-        if isinstance(cause, PeerLost):
-            key = slot, cause.peer.node
-            self._unheard[key] -= 1
-            if not self._unheard[key]:
-                del self._unheard[key]
-        return slot, cause
-
-    def drop_causes(self) -> None:
-        """Nobody is to hear what is left."""
-        self.causes.clear()
-        self._unheard.clear()
+            self.causes.add(slot, cause)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -616,10 +586,6 @@ class Links:
         self.effects = []
         effects.extend(self._letters.take_all(self.table))
         return effects
-
-
-def _adopted_epoch(peer: PeerId) -> int:
-    return peer.incarnation * EPOCHS_PER_LIFE + ADOPTED_EPOCH
 
 
 def _nothing() -> None:

@@ -244,10 +244,10 @@ class Node:
         """Hand on what links and peers have for the peers, in order, until there is no more."""
         links = self._links
         for _ in range(CAUSES_MAX):
-            self._tell(*links.next_cause())
+            self._tell(*links.causes.take())
             if not links.causes:
                 return
-        links.drop_causes()
+        links.causes.clear()
         reason = f"the peers of {self.me.node} have given each other {CAUSES_MAX:,} causes"
         self._links.effects.append(Drop(reason))
 
@@ -273,7 +273,7 @@ class Node:
             self._links.send(slot, send)
         elif peer.incarnation == self.me.incarnation and peer.slot in self._peers:
             received = Received(self.me._replace(slot=slot), send.messages, peer.slot)
-            self._links.causes.append((peer.slot, received))
+            self._links.causes.add(peer.slot, received)
         else:
             self._links.effects.append(Drop(f"{peer} does not live here", None, peer))
 
