@@ -29,6 +29,7 @@ __all__ = [
     "content_hash",
     "feed_content",
     "identifier_of",
+    "number_name",
     "row_identifiers",
 ]
 
@@ -109,20 +110,25 @@ def _tagged(value: object) -> tuple[bytes, bytes]:
     if isinstance(value, date):
         return b"d", value.isoformat().encode()
     if isinstance(value, int | float | Decimal) and not is_missing(value):
-        return b"n", _number_name(number_key(value)).encode()
+        return b"n", number_name(number_key(value)).encode()
     return b"?", repr(value).encode("utf-8", "surrogatepass")
 
 
-def _number_name(key: float | Decimal) -> str:
+def number_name(key: float | Decimal) -> str:
     """One spelling for a number, whatever zeros it was written with.
 
     Integers up to 400 digits are spelled out. Python refuses to spell much longer ones, and a
     decimal may stand for the same number.
+
+    >>> number_name(Decimal("1.50")), number_name(Decimal("0E+500")), number_name(7)
+    ('15e-1', '0', '7')
     """
     if isinstance(key, int) and key.bit_length() <= _SPELLED_BITS:
         return str(key)
     if isinstance(key, float):
         return repr(key)  # an infinity
+    if key == 0:
+        return "0"  # a decimal zero with a huge exponent
     sign, digits, exponent = Decimal(key).as_tuple()
     written = "".join(map(str, digits))
     significant = written.rstrip("0")
