@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 import pytest
@@ -95,6 +96,26 @@ def test_rounds_are_those_of_members_one_by_one(
         assert found.rounds.tolist() == (np.array(everybody) - begins).tolist()
         assert found.copies.tolist() == [2 * graph.edges] * len(published)
         assert (found.copies_without_senders == 2 * graph.edges - (count - 1)).all()
+
+
+@examples(60)
+@given(st.integers(0, 2**32), st.integers(2, 20), st.integers(2, 6))
+def test_a_round_from_any_values_is_that_of_members_one_by_one(
+    seed: int, count: int, degree: int
+) -> None:
+    """Also from values that only joins lead to, where a member lifts its lid above all others."""
+    random = Random(seed)
+    slow = SlowLayer(layer_graph(seed, "", [f"n{number}" for number in range(count)], degree))
+    layer = LayerRounds(slow.graph)
+    first = random.randrange(3)
+    for number, lid in enumerate(random.sample(range(2 * count), count)):
+        slow.members[number] = Member((first + random.randrange(2)) % 3, lid)
+    layer.vals[:] = [member.val for member in slow.members]
+    layer.lids[:] = [member.lid for member in slow.members]
+    for _ in range(4):
+        assert layer.take_turns().tolist() == slow.take_turns()
+        assert layer.vals.tolist() == [member.val for member in slow.members]
+        assert layer.lids.tolist() == [member.lid for member in slow.members]
 
 
 @examples(20)
