@@ -29,6 +29,8 @@ class OverlayKind:
     promises_at_least_once: bool = False
     is_approximate: bool = False
     """Whether events may miss subscribers of a network that nothing disturbs."""
+    says_hops: bool = True
+    """Whether deliveries say how far the event came; else drivers count in the trace."""
 
     @property
     def settings_class(self) -> type:

@@ -28,6 +28,7 @@ from peersub.simulator.quiescence import unrest
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.schedule import schedule_of
 from peersub.trace.checkers import HORIZON_MS, DeliveryChecker, Violation
+from peersub.trace.hops import TracedHops
 from peersub.trace.schema import Observer, Step, TraceRecord
 
 __all__ = ["Outcome", "PhaseOutcome", "Run", "run_scenario"]
@@ -157,7 +158,7 @@ class Run:
             scenario.seed,
             make_node,
             scenario.network,
-            (checker, *self._step_checkers(), *observers),
+            self._with_hops((checker, *self._step_checkers(), *observers)),
             through_wire=passage,
             steps_max=scenario.steps_max,
             progress=progress,
@@ -165,6 +166,10 @@ class Run:
         self.outcome = Outcome(scenario, schedule, self.simulation, checker)
         self._stopwatch = stopwatch
         self._spent_until = 0.0 if stopwatch is None else stopwatch()
+
+    def _with_hops(self, observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
+        """Observers of an overlay that says no hops are told those of the trace."""
+        return observers if self._kind.says_hops else (TracedHops(observers),)
 
     def carry_out(self) -> Outcome:
         """Do all that is scheduled; exceptions of protocols become violations."""
