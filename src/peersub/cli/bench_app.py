@@ -250,3 +250,23 @@ def bench_semantic(
     from peersub.cli.bench_semantic_command import run_bench_semantic
 
     return run_bench_semantic(dict(locals()))
+
+
+@bench_app.command("anonymity")
+def bench_anonymity(
+    nodes: Annotated[int, typer.Option(min=1, help="Members of the layer.")] = 1_000,
+    degree: Annotated[int, typer.Option(min=2, help="Neighbours of a member.")] = 4,
+    shares: Annotated[
+        str, typer.Option(help="Shares of the members that are spies.")
+    ] = "0.01,0.05,0.1,0.3",
+    seeds: Annotated[int, typer.Option(min=1, help="Graphs to draw.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the first one.")] = 1,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write tables, plots and JSON there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure what spies among the members of a layer find out about who published an event."""
+    from peersub.cli.bench_dag_commands import run_bench_anonymity
+
+    return run_bench_anonymity(dict(locals()))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 
-__all__ = ["run_bench_routing"]
+__all__ = ["listed", "run_bench_routing"]
 
 Value = TypeVar("Value")
 
@@ -39,10 +39,10 @@ def _settings(options: Mapping[str, Any]) -> Any:
             changes=options["changes"],
             events=options["events"],
             share=options["share"],
-            ratios=_listed("ratios", options["ratios"], float),
-            skews=_listed("skews", options["skews"], str),
-            placement_shares=_listed("placement-shares", options["placement_shares"], float),
-            contenders=_listed("strategies", options["strategies"], str),
+            ratios=listed("ratios", options["ratios"], float),
+            skews=listed("skews", options["skews"], str),
+            placement_shares=listed("placement-shares", options["placement_shares"], float),
+            contenders=listed("strategies", options["strategies"], str),
             tolerance=options["tolerance"],
             seed=options["seed"],
             jobs=options["jobs"] or os.cpu_count() or 1,
@@ -51,7 +51,12 @@ def _settings(options: Mapping[str, Any]) -> Any:
         raise CommandError(f"{error}.") from None
 
 
-def _listed(option: str, text: str, kind: Callable[[str], Value]) -> tuple[Any, ...]:
+def listed(option: str, text: str, kind: Callable[[str], Value]) -> tuple[Any, ...]:
+    """The values of an option that lists some.
+
+    Raises:
+        ValueError: one of them is none.
+    """
     parts = [part.strip() for part in text.split(",")]
     try:
         return tuple(kind(part) for part in parts if part)

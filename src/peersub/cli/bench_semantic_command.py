@@ -10,7 +10,7 @@ from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 from peersub.cli.workload_command import SchemaChoice
 
-__all__ = ["run_bench_semantic"]
+__all__ = ["folder_of", "run_bench_semantic"]
 
 
 def run_bench_semantic(options: Mapping[str, Any]) -> int:
@@ -32,7 +32,7 @@ def run_bench_semantic(options: Mapping[str, Any]) -> int:
         )
     except ValueError as error:
         raise CommandError(f"{error}.") from None
-    folder = _folder(options["out"])
+    folder = folder_of(options["out"])
     progress = stderr_progress()
     result = run_semantic(schema, name, settings, progress)
     if folder is not None:
@@ -45,7 +45,7 @@ def run_bench_semantic(options: Mapping[str, Any]) -> int:
     return report.exit_code(result)
 
 
-def _folder(name: str | None) -> Path | None:
+def folder_of(name: str | None) -> Path | None:
     """Where results are to be written; made beforehand, since the run takes a while."""
     if name is None:
         return None

@@ -1,0 +1,1 @@
+"""What observers inside the network find out about who published: `peersub bench anonymity`."""

@@ -1,0 +1,42 @@
+"""`peersub bench anonymity`: options to settings, results to tables, plots or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peersub.cli.bench_routing_command import listed
+from peersub.cli.bench_semantic_command import folder_of
+from peersub.cli.failures import CommandError
+from peersub.cli.output import print_json
+
+__all__ = ["run_bench_anonymity"]
+
+
+def run_bench_anonymity(options: Mapping[str, Any]) -> int:
+    """Run the benchmark with the knobs of the command line; 1 if a check failed."""
+    from peersub.bench.anonymity import report
+    from peersub.bench.anonymity.run import AnonymitySettings, run_anonymity
+    from peersub.bench.report import stderr_progress
+
+    try:
+        settings = AnonymitySettings(
+            nodes=options["nodes"],
+            degree=options["degree"],
+            shares=listed("shares", options["shares"], float),
+            graphs=options["seeds"],
+            seed=options["seed"],
+        )
+    except ValueError as error:
+        raise CommandError(f"{error}.") from None
+    folder = folder_of(options["out"])
+    progress = stderr_progress()
+    result = run_anonymity(settings, progress)
+    if folder is not None:
+        for path in report.write(result, folder):
+            progress(f"written: {path}")
+    if options["as_json"]:
+        print_json(report.as_json(result))
+    else:
+        report.show(result)
+    return report.exit_code(result)
