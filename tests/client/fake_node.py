@@ -26,6 +26,7 @@ class FakeNode:
         self.acknowledged: dict[str, int] = {}
         self.durable_filters: dict[str, Filter] = {}
         self.published: list[Publication] = []
+        self.moved: dict[str, bool] = {}
         self.batches: list[Batch] = []
         self.is_ready_at_once = True
         self.slow_answers = False
@@ -47,6 +48,7 @@ class FakeNode:
                 on_ended(publication.id, self.refusal_of(publication))
 
     takes_batches = False
+    proposes_moves = False
 
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         self.batches.append(batch)
@@ -68,8 +70,15 @@ class FakeNode:
         await self.relieved.wait()
 
     def subscribe(
-        self, name: str, wanted: Filter, sink: Sink, *, durable: DurableOptions | None = None
+        self,
+        name: str,
+        wanted: Filter,
+        sink: Sink,
+        *,
+        durable: DurableOptions | None = None,
+        moved: bool = False,
     ) -> None:
+        self.moved[name] = moved
         if self.refusal is not None:
             raise SubscriptionRefusedError(self.refusal)
         if name in self.sinks:

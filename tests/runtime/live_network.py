@@ -74,6 +74,9 @@ class Consumer:
     def ready(self) -> None:
         self.is_ready = True
 
+    def move_proposed(self, node: str) -> None:
+        """It stays."""
+
     def ended(self, reason: str) -> None:
         self.end = reason
 

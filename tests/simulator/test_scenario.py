@@ -14,6 +14,7 @@ from peersub.overlays.settings import SettingsError
 from peersub.simulator.actions import (
     BreakEdges,
     BreakLinks,
+    ChangeAt,
     CrashNodes,
     Heal,
     JoinNode,
@@ -186,6 +187,7 @@ EVERY_ACTION = [
     RestartNode("n1", ("n2",), Disk.TAIL_LOST),
     SubscribeAt("n1", "s1", Filter("a > 1 AND s LIKE 'x\"%'")),
     SubscribeAt("n1", "s2", Filter.xpath("/story//p[@lede]")),
+    ChangeAt("n1", "s1", Filter("a > 2")),
     UnsubscribeAt("n1", "s1"),
     PublishEvent("n1", Event("e1", {"a": 1, "b": 1.5, "r": {"x y": "é\n"}, "t": [1, 2]})),
     PublishEvent("n1", Event("e2", {}, b"<story/>"), Delivery.AT_LEAST_ONCE),
@@ -231,4 +233,4 @@ def test_scenarios_of_the_swarm_go_to_text_and_back():
         scenario = swarm_scenario(seed)
         assert Scenario.from_toml(scenario.to_toml()) == scenario
         used |= {step.do for phase in scenario.phases for step in phase.steps}
-    assert used == ACTIVITIES.keys() - {"subscribe"}, "the text of all activities was tried"
+    assert used == ACTIVITIES.keys() - {"subscribe", "change"}, "all others were tried as text"

@@ -2,8 +2,9 @@
 
 import json
 
-from peersub.overlays.core.causes import Publish, Received
-from peersub.overlays.core.effects import Deliver, Drop, Send
+from peersub import Filter
+from peersub.overlays.core.causes import Publish, Received, Subscribe
+from peersub.overlays.core.effects import Deliver, Drop, ProposeMove, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.messages import Notify
@@ -55,6 +56,16 @@ def test_a_second_delivery_is_told():
     story = Story().subscribe("n0", "s1", "price > 10").publish("n0", "e1", price=15)
     story.deliver("n0", "e1", "s1").deliver("n0", "e1", "s1", again=True)
     assert answer(story).sentences[-1].endswith("again after a crash")
+
+
+def test_a_subscription_that_moves_is_asked_for_where_it_is_ready():
+    story = Story().subscribe("n0", "s1", "price > 10")
+    moving = Subscribe("s1", Filter("price > 10"), moved=True)
+    story.step("n0", Publish(()), [ProposeMove("s1", "n1")]).step("n1", moving)
+    found = answer(story.publish("n0", "e1", price=15))
+    assert found.verdict is Verdict.MISSED
+    assert "s1 on n0 matches, was ready" in found.sentences[1]
+    assert found.sentences[-1].endswith("that s1 moves to n1")
 
 
 def test_names_that_the_trace_does_not_know():

@@ -5,7 +5,7 @@ import json
 from peersub.filters.filter import Filter
 from peersub.overlays.core import causes, effects, records
 from peersub.overlays.core.causes import Publish, Restored, Subscribe
-from peersub.overlays.core.effects import Deliver, SubscriptionReady
+from peersub.overlays.core.effects import Deliver, ProposeMove, SubscriptionReady
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import (
     EventHandedOver,
@@ -49,6 +49,12 @@ def test_subscriptions():
     assert both(Given(5, "n1", (("s1", wanted),))) == both(step)
     pattern = Filter.xpath("/a[b]//c")
     assert both(Step(5, "n1", Subscribe("s1", pattern), ()))[0].filter == pattern
+
+
+def test_proposals_to_move():
+    moved = Step(5, "n1", Subscribe("s1", Filter("a = 1"), moved=True), [ProposeMove("s1", "n2")])
+    assert both(moved)[1:] == [facts.MoveProposed(5, "n1", "s1", "n2")]
+    assert '"moved":true' in record_line(moved)
 
 
 def test_what_the_disk_remembers():

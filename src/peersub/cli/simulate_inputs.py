@@ -25,7 +25,9 @@ would want nearly every event on behalf of others."""
 CHURN_MS_MIN: Final = 10_000
 LEAVE_EVERY_MS: Final = 500
 BEST_EFFORT, AT_LEAST_ONCE = "best_effort", "at_least_once"
-_OF_SCENARIO: Final = ("batch_share", "join_every_ms", "settle_ms", "quiet_limit_ms", "steps_max")
+_OF_SCENARIO: Final = (
+    *("batch_share", "join_every_ms", "moves", "settle_ms", "quiet_limit_ms", "steps_max"),
+)
 _OF_WORKLOAD: Final = (
     *("values", "xpath_share", "share_matched", "skew"),
     *("root", "tags_mean", "levels_max", "optional_share", "repeats_max", "attribute_share"),

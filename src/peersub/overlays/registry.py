@@ -31,6 +31,8 @@ class OverlayKind:
     """Whether events may miss subscribers of a network that nothing disturbs."""
     says_hops: bool = True
     """Whether deliveries say how far the event came; else drivers count in the trace."""
+    proposes_moves: bool = False
+    """Whether it proposes to subscribers to move to other nodes."""
 
     @property
     def settings_class(self) -> type:

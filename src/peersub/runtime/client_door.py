@@ -35,12 +35,15 @@ from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    MOVES,
     Acknowledged,
     Answered,
     ClientHello,
     ClientRefused,
     ClientWelcome,
     Credit,
+    MoveFollowed,
+    MoveProposed,
     PublishBatchWanted,
     PublishEnded,
     PublishWanted,
@@ -136,6 +139,9 @@ class ClientDoor:
         self._takes_batches = node.takes_batches and not bounded
         self._holding_task: asyncio.Task[None] | None = None
         self._takes_columns = False
+        self._hears_moves = False
+        self._followed: int | None = None
+        """The number of the subscription that follows another node's proposal, if it is next."""
         self._flush_planned = False
         self._is_holding = False
         self._is_greeted = False
@@ -146,6 +152,7 @@ class ClientDoor:
             StateWanted: self._on_state_wanted,
             Credit: self._on_credit,
             Acknowledged: self._on_acknowledged,
+            MoveFollowed: self._on_move_followed,
             StatusWanted: self._on_status_wanted,
             RevocationTold: self._on_revocation_told,
             PublishBatchWanted: self._on_publish_batch_wanted,
@@ -191,9 +198,11 @@ class ClientDoor:
         else:
             self._is_greeted = True
             self._takes_columns = BATCHES in message.features
+            self._hears_moves = MOVES in message.features
             self.client_name = message.name
             network = self._network
-            features = (BATCHES,) if self._takes_batches else ()
+            features: tuple[str, ...] = (BATCHES,) if self._takes_batches else ()
+            features += (MOVES,) if self._node.proposes_moves else ()
             welcome = ClientWelcome(
                 self._node.name, CLIENT_VERSION, network.overlay, network.network, features
             )
@@ -226,7 +235,8 @@ class ClientDoor:
             return
         try:
             consumer = self._consumer_of(message)
-            self._subscribe(consumer, message.since)
+            moved, self._followed = self._followed == number, None
+            self._subscribe(consumer, message.since, moved=moved)
         except ValueError as error:
             self._consumers.pop(number, None)
             ended = SubscriptionState(number, SubscriptionPhase.ENDED, _text_of(error))
@@ -265,14 +275,19 @@ class ClientDoor:
             consumer.detail = f"narrowed to: {wanted.text}"
         return consumer
 
-    def _subscribe(self, consumer: QueuedConsumer, since: str = "") -> None:
+    def _on_move_followed(self, message: MoveFollowed) -> None:
+        self._followed = message.number
+
+    def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
         durable = DurableOptions(_since_of(since)) if consumer.is_durable else None
         if durable is not None:
             self._holders.take(consumer)
         self._consumers[consumer.number] = consumer
         consumer.is_held = True
         try:
-            self._node.subscribe(consumer.name, consumer.wanted, consumer, durable=durable)
+            self._node.subscribe(
+                consumer.name, consumer.wanted, consumer, durable=durable, moved=moved
+            )
         except ValueError:
             self._holders.give_up(consumer)
             raise
@@ -334,6 +349,11 @@ class ClientDoor:
         """The phase of a subscription has changed."""
         if consumer.is_announced and not self._is_lost:
             self._tell(consumer)
+
+    def propose_move(self, consumer: QueuedConsumer, node: str) -> None:
+        """Another node suits the subscription better; clients that cannot follow hear nothing."""
+        if self._hears_moves and not self._is_lost:
+            self._connection.send((MoveProposed(consumer.number, node),))
 
     def let_go(self, consumer: QueuedConsumer) -> None:
         """Take nothing from the node for a durable subscription whose queue is full."""

@@ -63,6 +63,11 @@ class ServingNode(Protocol):
         """Whether events may be published in columns."""
         ...
 
+    @property
+    def proposes_moves(self) -> bool:
+        """Whether its overlay proposes to subscriptions to move to other nodes."""
+        ...
+
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events, which end together."""
         ...
@@ -80,9 +85,15 @@ class ServingNode(Protocol):
         ...
 
     def subscribe(
-        self, name: str, wanted: Filter, sink: Sink, *, durable: DurableOptions | None = None
+        self,
+        name: str,
+        wanted: Filter,
+        sink: Sink,
+        *,
+        durable: DurableOptions | None = None,
+        moved: bool = False,
     ) -> None:
-        """Subscribe; raises a ValueError that says why not."""
+        """Subscribe, here because another node said so or not; a ValueError says why not."""
         ...
 
     def detach(self, name: str) -> None:

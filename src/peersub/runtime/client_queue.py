@@ -73,6 +73,10 @@ class ConsumerOwner(Protocol):
         """The phase has changed: the client is to hear of it."""
         ...
 
+    def propose_move(self, consumer: QueuedConsumer, node: str) -> None:
+        """The client is to hear that another node suits the subscription better."""
+        ...
+
     def let_go(self, consumer: QueuedConsumer) -> None:
         """Take nothing from the node for now."""
         ...
@@ -187,6 +191,11 @@ class QueuedConsumer:
         if self.phase is SubscriptionPhase.PENDING:
             self.phase = SubscriptionPhase.READY
             self._owner.on_changed(self)
+
+    def move_proposed(self, node: str) -> None:
+        """The overlay proposes another node; a durable subscription stays where its log is."""
+        if not self.is_durable:
+            self._owner.propose_move(self, node)
 
     def ended(self, reason: str) -> None:
         """The node ends."""

@@ -34,6 +34,7 @@ from peersub.overlays.core.effects import (
     Drop,
     Effect,
     Persist,
+    ProposeMove,
     PublishCompleted,
     PublishFailed,
     Send,
@@ -69,6 +70,10 @@ class Outside(Protocol):
 
     def on_ready(self, subscription: str) -> None:
         """The overlay keeps its promise for the subscription."""
+        ...
+
+    def on_move_proposed(self, subscription: str, node: str) -> None:
+        """The overlay proposes that the subscription moves to another node."""
         ...
 
     def on_published(self, event_id: str, failure: str | None) -> None:
@@ -131,6 +136,7 @@ class Driver:
             Disconnect: self._disconnect,
             SubscriptionReady: lambda effect: outside.on_ready(effect.subscription),
             SubscriptionPending: _nothing,
+            ProposeMove: lambda effect: outside.on_move_proposed(effect.subscription, effect.node),
             PublishCompleted: lambda effect: outside.on_published(effect.event_id, None),
             PublishFailed: lambda effect: outside.on_published(effect.event_id, effect.reason),
             Drop: self._drop,

@@ -322,10 +322,23 @@ class LiveNode:
 
     # --- subscribing ---------------------------------------------------------------------------
 
+    @property
+    def proposes_moves(self) -> bool:
+        """Whether the overlay proposes to subscriptions to move to other nodes."""
+        return overlay_kind(self.settings.overlay).proposes_moves
+
     def subscribe(
-        self, name: str, wanted: Filter, sink: Sink, *, durable: DurableOptions | None = None
+        self,
+        name: str,
+        wanted: Filter,
+        sink: Sink,
+        *,
+        durable: DurableOptions | None = None,
+        moved: bool = False,
     ) -> None:
         """A consumer on this node wants the events that match.
+
+        One that `moved` follows the proposal of another node, and gets none here.
 
         Raises:
             SubscriptionRefusedError: the name is taken, or there are too many.
@@ -352,7 +365,7 @@ class LiveNode:
                 f"this node has {SUBSCRIPTIONS_MAX:,} subscriptions already"
             )
         self._sinks[name] = sink
-        driver.tell(Subscribe(name, wanted))
+        driver.tell(Subscribe(name, wanted, moved))
 
     def detach(self, name: str) -> None:
         """The consumer is gone: a durable subscription goes on without it, another one ends."""
@@ -460,6 +473,12 @@ class LiveNode:
             sink.ready()
         elif self._mirroring is not None:
             self._mirroring.on_ready(subscription)
+
+    def on_move_proposed(self, subscription: str, node: str) -> None:
+        """The subscriber may do as it likes; a durable subscription stays where its log is."""
+        sink = self._sinks.get(subscription)
+        if sink is not None:
+            sink.move_proposed(node)
 
     def on_published(self, event_id: str, failure: str | None) -> None:
         """A publication has ended."""

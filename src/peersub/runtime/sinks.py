@@ -41,6 +41,10 @@ class Sink(Protocol):
         """The overlay keeps its promise for the subscription."""
         ...
 
+    def move_proposed(self, node: str) -> None:
+        """The subscription would be in better company on this node."""
+        ...
+
     def ended(self, reason: str) -> None:
         """Nothing more comes."""
         ...

@@ -18,6 +18,7 @@ __all__ = [
     "Action",
     "BreakEdges",
     "BreakLinks",
+    "ChangeAt",
     "CrashNodes",
     "Heal",
     "JoinNode",
@@ -69,6 +70,15 @@ class RestartNode:
 @dataclass(frozen=True, slots=True)
 class SubscribeAt:
     """A subscriber on the node wants something."""
+
+    node: str
+    subscription: str
+    filter: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAt:
+    """The subscriber, on this node or where it has moved to, wants something else from now on."""
 
     node: str
     subscription: str
@@ -143,6 +153,7 @@ Action: TypeAlias = (
     | CrashNodes
     | RestartNode
     | SubscribeAt
+    | ChangeAt
     | UnsubscribeAt
     | PublishEvent
     | PublishEvents

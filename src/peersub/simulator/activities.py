@@ -16,6 +16,7 @@ __all__ = [
     "ACTIVITIES",
     "Activity",
     "BreakEdgesActivity",
+    "ChangeActivity",
     "CrashActivity",
     "HealActivity",
     "JoinActivity",
@@ -76,6 +77,16 @@ class SubscribeActivity(Activity):
     """New subscriptions, on nodes that are drawn."""
 
     do: ClassVar[str] = "subscribe"
+
+    count: int
+    every_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeActivity(Activity):
+    """Subscribers that are drawn change their minds: each wants something else from then on."""
+
+    do: ClassVar[str] = "change"
 
     count: int
     every_ms: int = 0
@@ -229,6 +240,7 @@ ACTIVITIES: dict[str, type[Activity]] = {
     for kind in (
         PublishActivity,
         SubscribeActivity,
+        ChangeActivity,
         UnsubscribeActivity,
         SubscriptionChurnActivity,
         JoinActivity,

@@ -33,6 +33,7 @@ from peersub.overlays.core.effects import (
     Drop,
     Effect,
     Persist,
+    ProposeMove,
     PublishCompleted,
     PublishFailed,
     Send,
@@ -94,6 +95,8 @@ class Simulation:
         self.counters = Counters()
         self.activity = 0
         """Grows when something happens that matters to users or to the shape of the network."""
+        self.errands: dict[str, str] = {}
+        """What subscribers are about to do by themselves, by their names: to move, say."""
         self._make_node = make_node
         self._observers = tuple(observers)
         self._clock = Clock()
@@ -121,6 +124,7 @@ class Simulation:
             Disconnect: self._disconnect,
             SubscriptionReady: self._subscription_ready,
             SubscriptionPending: _nothing,
+            ProposeMove: _nothing,
             PublishCompleted: self._publish_ended,
             PublishFailed: self._publish_ended,
             Drop: _nothing,
@@ -154,7 +158,7 @@ class Simulation:
 
     def obligations(self) -> list[str]:
         """What living nodes still owe: a join, a place, subscriptions to be ready, events."""
-        owed: list[str] = []
+        owed: list[str] = list(self.errands.values())
         for host in self.living():
             if getattr(host.overlay, "is_joining", False):
                 owed.append(f"{host.name}: join")

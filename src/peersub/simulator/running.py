@@ -20,6 +20,7 @@ from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, 
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.registry import overlay_kind
 from peersub.simulator import actions as do
+from peersub.simulator.clients import Clients
 from peersub.simulator.content import Content, content_for
 from peersub.simulator.engine import MakeNode, Simulation
 from peersub.simulator.hosts import Host
@@ -28,6 +29,7 @@ from peersub.simulator.quiescence import unrest
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.schedule import schedule_of
 from peersub.trace.checkers import HORIZON_MS, DeliveryChecker, Violation
+from peersub.trace.client_checker import ClientChecker
 from peersub.trace.hops import TracedHops
 from peersub.trace.schema import Observer, Step, TraceRecord
 
@@ -83,6 +85,9 @@ class Outcome:
     """Nodes looked at in a check of a large network; 0 if all nodes always were."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By the stopwatch, what was spent on `setting_up`, `running` and `checking` invariants."""
+    clients: Clients | None = None
+    """Who subscribes, where the overlay proposes moves, and what became of the proposals."""
+    client_checker: ClientChecker | None = None
 
     @property
     def is_good(self) -> bool:
@@ -154,16 +159,33 @@ class Run:
         self._kind = overlay_kind(scenario.overlay)
         self._invariants = self._kind.part("invariants") if checks_invariants else None
         self._step_complaints = 0
+        self._clients, client_checker = self._movable_clients(checker)
         self.simulation = Simulation(
             scenario.seed,
             make_node,
             scenario.network,
-            self._with_hops((checker, *self._step_checkers(), *observers)),
+            self._with_hops(
+                (
+                    checker,
+                    *self._step_checkers(),
+                    *self._client_observers(client_checker),
+                    *observers,
+                )
+            ),
             through_wire=passage,
             steps_max=scenario.steps_max,
             progress=progress,
         )
-        self.outcome = Outcome(scenario, schedule, self.simulation, checker)
+        if self._clients is not None:
+            self._clients.attach(self.simulation)
+        self.outcome = Outcome(
+            scenario,
+            schedule,
+            self.simulation,
+            checker,
+            clients=self._clients,
+            client_checker=client_checker,
+        )
         self._stopwatch = stopwatch
         self._spent_until = 0.0 if stopwatch is None else stopwatch()
 
@@ -192,6 +214,9 @@ class Run:
         self._spend("running")
         outcome.checker.finish(self.simulation.now_ms, settled=is_quiet)
         outcome.violations[:0] = outcome.checker.violations
+        if outcome.client_checker is not None:
+            outcome.client_checker.finish(self.simulation.now_ms, settled=is_quiet)
+            outcome.violations += outcome.client_checker.violations
         outcome.violations.sort(key=lambda violation: violation.now_ms)
         return outcome
 
@@ -287,6 +312,20 @@ class Run:
         drawn = Random(f"{seed}/invariants/{number}").sample(overlays, INVARIANT_SAMPLE)
         return check_sample(overlays, drawn)
 
+    def _movable_clients(
+        self, checker: DeliveryChecker
+    ) -> tuple[Clients | None, ClientChecker | None]:
+        if not self._kind.proposes_moves:
+            return None, None
+        judge = ClientChecker(checker.twin())
+        return Clients(self.scenario.seed, self.scenario.moves, judge), judge
+
+    def _client_observers(self, client_checker: ClientChecker | None) -> list[Observer]:
+        """The checker first: it knows what was published before it hears who took it."""
+        if self._clients is None or client_checker is None:
+            return []
+        return [client_checker, self._clients]
+
     def _step_checkers(self) -> list[Observer]:
         check = getattr(self._invariants, "check_step", None)
         is_small = max(self.scenario.nodes, len(self.schedule.given)) <= STEP_NODES_MAX
@@ -323,8 +362,10 @@ class Run:
                 if self._takes_part(node):
                     simulation.cause(node, Subscribe(subscription, wanted))
             case do.UnsubscribeAt(node, subscription):
-                if self._takes_part(node):
-                    simulation.cause(node, Unsubscribe(subscription))
+                self._unsubscribe(node, subscription)
+            case do.ChangeAt(node, subscription, wanted):
+                for place in self._unsubscribe(node, subscription)[:1]:
+                    simulation.cause(place, Subscribe(subscription, wanted))
             case do.JoinNode(node, contacts):
                 if node not in simulation.hosts:
                     self._join(node, contacts)
@@ -340,6 +381,18 @@ class Run:
                     simulation.restart(node, self._reachable(node, contacts), disk)
             case _:
                 self._act_on_network(action)
+
+    def _unsubscribe(self, node: str, subscription: str) -> list[str]:
+        """End a subscription, wherever it is by now; the nodes that it was on."""
+        if self._clients is not None:
+            nodes = self._clients.nodes_of(subscription)
+            places = [place for place in nodes if self._takes_part(place)]
+            self._clients.end(subscription)
+            return places
+        if not self._takes_part(node):
+            return []
+        self.simulation.cause(node, Unsubscribe(subscription))
+        return [node]
 
     def _publish_together(
         self, node: str, batch: str, events: Sequence[Event], delivery: Delivery

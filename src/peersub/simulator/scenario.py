@@ -60,6 +60,8 @@ class Scenario:
         subscriptions: how many there are at the begin, dealt to the nodes in turn.
         join_every_ms: the pause between two joins at the begin; 0 lets all join at once.
         through_wire: whether each message is written to bytes and read again.
+        moves: the share of subscribers that follow when the overlay proposes to them to move to
+            another node; 0 lets none move.
         batch_share: the share of nodes that take many events in one message, drawn anew for each
             life of a node.
         network: how links, disks and consumers behave.
@@ -83,6 +85,7 @@ class Scenario:
     subscriptions: int = 16
     join_every_ms: int = 100
     through_wire: bool = False
+    moves: float = 1.0
     batch_share: float = 0.0
     network: NetworkSettings = field(default_factory=NetworkSettings)
     workload: WorkloadChoice = field(default_factory=WorkloadChoice)
@@ -103,6 +106,8 @@ class Scenario:
             raise SettingsError('nodes is at least 1, unless start is "empty"')
         if not 0 <= self.batch_share <= 1:
             raise SettingsError(f"batch_share is a share from 0 to 1, not {self.batch_share}")
+        if not 0 <= self.moves <= 1:
+            raise SettingsError(f"moves is a share from 0 to 1, not {self.moves}")
         for name in ("subscriptions", "join_every_ms", "settle_ms", "quiet_limit_ms"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is at least 0, not {getattr(self, name)}")

@@ -39,6 +39,7 @@ from peersub.overlays.settings import SettingsError
 from peersub.simulator.actions import (
     BreakEdges,
     BreakLinks,
+    ChangeAt,
     CrashNodes,
     Heal,
     JoinNode,
@@ -69,6 +70,7 @@ ACTIONS: dict[str, type] = {
     "crash": CrashNodes,
     "restart": RestartNode,
     "subscribe": SubscribeAt,
+    "change": ChangeAt,
     "unsubscribe": UnsubscribeAt,
     "publish": PublishEvent,
     "publish-batch": PublishEvents,
@@ -176,7 +178,7 @@ def _timed_action(item: Any, place: str) -> TimedAction:
     at_ms = _value(int, rest.pop("at_ms", 0), _at(place, "at_ms"))
     if at_ms < 0:
         raise SettingsError(f"{_at(place, 'at_ms')} is at least 0, not {at_ms}")
-    if kind is SubscribeAt:
+    if kind in (SubscribeAt, ChangeAt):
         rest["filter"] = _filter(rest, place)
     elif kind is PublishEvent:
         rest["event"] = _event(rest, place)

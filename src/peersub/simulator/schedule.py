@@ -226,6 +226,15 @@ class _Planner:
         name = self._random.choice(present)
         return do.UnsubscribeAt(self._homes.pop(name), name)
 
+    def _change(self) -> do.Action | None:
+        present = [name for name, home in self._homes.items() if home in self._living]
+        if not present:
+            return None
+        name = self._random.choice(present)
+        _, wanted = self._content.subscription(self._subscriptions)
+        self._subscriptions += 1
+        return do.ChangeAt(self._homes[name], name, wanted)
+
     def _publish(self, step: asked.PublishActivity, count: int) -> do.Action | None:
         nodes = [n for n in step.nodes if n in self._living] if step.nodes else list(self._living)
         if not nodes:
@@ -288,6 +297,10 @@ class _Planner:
     def _plan_subscribe(self, step: asked.SubscribeActivity) -> Iterator[tuple[int, _Draw]]:
         for number in range(step.count):
             yield step.at_ms + number * step.every_ms, self._subscribe
+
+    def _plan_change(self, step: asked.ChangeActivity) -> Iterator[tuple[int, _Draw]]:
+        for number in range(step.count):
+            yield step.at_ms + number * step.every_ms, self._change
 
     def _plan_unsubscribe(self, step: asked.UnsubscribeActivity) -> Iterator[tuple[int, _Draw]]:
         for number in range(step.count or self._subscriptions):
@@ -354,6 +367,7 @@ def _moments(step: asked.SubscriptionChurnActivity | asked.NodeChurnActivity) ->
 _PLANS: dict[type, Callable[[_Planner, Any], Iterator[tuple[int, _Draw]]]] = {
     asked.PublishActivity: _Planner._plan_publish,
     asked.SubscribeActivity: _Planner._plan_subscribe,
+    asked.ChangeActivity: _Planner._plan_change,
     asked.UnsubscribeActivity: _Planner._plan_unsubscribe,
     asked.SubscriptionChurnActivity: _Planner._plan_subscription_churn,
     asked.JoinActivity: _Planner._plan_join,

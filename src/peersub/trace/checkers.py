@@ -46,6 +46,7 @@ from peersub.trace.facts import (
     Fact,
     Failed,
     Left,
+    MoveProposed,
     PhaseBegun,
     Published,
     Ready,
@@ -210,6 +211,14 @@ class DeliveryChecker:
         self._due: deque[_Tracked] = deque()
         self._promised: dict[str, _Tracked] = {}
 
+    def twin(self) -> DeliveryChecker:
+        """Another checker that judges alike, and has seen nothing yet; by brute force."""
+        return DeliveryChecker(
+            horizon_ms=self._horizon_ms,
+            merge_ms=self._merge_ms,
+            judges_misses=self._judges_misses,
+        )
+
     # --- the doors -----------------------------------------------------------------------------
 
     def observe(self, record: TraceRecord) -> None:
@@ -298,6 +307,9 @@ class DeliveryChecker:
         if subscription is not None and subscription.present and not subscription.ready:
             subscription.ready = True
             self._interest.add(subscription.number, subscription.filter)
+
+    def _on_move_proposed(self, fact: MoveProposed) -> None:
+        """Whoever follows subscribes there and unsubscribes here; nothing is owed for that."""
 
     def _on_unsubscribed(self, fact: Unsubscribed) -> None:
         subscription = self._node(fact.node).names.get(fact.subscription)
@@ -522,6 +534,7 @@ _HANDLERS: dict[type, Callable[[DeliveryChecker, Any], None]] = {
     Disturbed: DeliveryChecker._on_disturbed,
     Failed: DeliveryChecker._on_failed,
     Left: DeliveryChecker._on_left,
+    MoveProposed: DeliveryChecker._on_move_proposed,
     PhaseBegun: DeliveryChecker._on_phase_begun,
     Published: DeliveryChecker._on_published,
     Ready: DeliveryChecker._on_ready,

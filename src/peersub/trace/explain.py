@@ -21,6 +21,7 @@ from peersub.trace.facts import (
     Delivered,
     Failed,
     Left,
+    MoveProposed,
     Published,
     Ready,
     Remembered,
@@ -98,6 +99,7 @@ class _Story:
     delivered: list[Delivered] = field(default_factory=list)
     lives: list[_Life] = field(default_factory=list)
     crashes: list[tuple[int, str]] = field(default_factory=list)
+    proposals: list[MoveProposed] = field(default_factory=list)
 
 
 def explain(
@@ -150,6 +152,8 @@ def _take_facts(
                         life.ready_ms = fact.now_ms
             case Unsubscribed() if fact.subscription == name:
                 _end(story, fact.node, fact.now_ms, "it was unsubscribed")
+            case MoveProposed() if fact.subscription == name and node in (None, fact.node):
+                story.proposals.append(fact)
             case Remembered() if node in (None, fact.node):
                 for kept, wanted in fact.subscriptions:
                     if kept == name:
@@ -243,6 +247,7 @@ def _delivered(story: _Story, begin: str, subscription: str) -> Explanation:
         f"and once more at {more.now_ms} ms" + (", again after a crash" if more.again else "")
         for more in story.delivered[1:]
     ]
+    sentences += _moves(story, subscription)
     return Explanation(Verdict.DELIVERED, tuple(sentences), path)
 
 
@@ -271,8 +276,24 @@ def _path_to(story: _Story, node: str, until_ms: int) -> tuple[Hop, ...]:
 
 def _life_at(story: _Story) -> _Life:
     """The life of the subscription that the event should have met: else the last before, or any."""
-    before = [life for life in story.lives if life.made_ms <= story.published_ms]
-    return before[-1] if before else story.lives[0]
+    published_ms = story.published_ms
+    before = [life for life in story.lives if life.made_ms <= published_ms]
+    # One that moves is on two nodes for a while, and not yet ready on the second.
+    served = [
+        life
+        for life in before
+        if life.ready_ms is not None
+        and life.ready_ms <= published_ms
+        and (life.ended is None or life.ended[0] > published_ms)
+    ]
+    return (served or before or story.lives[:1])[-1]
+
+
+def _moves(story: _Story, subscription: str) -> list[str]:
+    return [
+        f"{move.node} proposed at {move.now_ms} ms that {subscription} moves to {move.to}"
+        for move in story.proposals[:ENDS_SHOWN_MAX]
+    ]
 
 
 def _excuse(story: _Story, life: _Life, subscription: str) -> tuple[Verdict, str] | None:
@@ -312,6 +333,7 @@ def _missed(story: _Story, begin: str, life: _Life, subscription: str) -> Explan
             sentences.append(f"and {len(ends) - ENDS_SHOWN_MAX} more places where it ended")
         if not ends:
             sentences.append("nobody sent it there: no table on the way asked for it")
+    sentences += _moves(story, subscription)
     if story.outcome:
         sentences.append(story.outcome)
     return Explanation(Verdict.MISSED, tuple(sentences), path)

@@ -34,6 +34,7 @@ __all__ = [
     "Fact",
     "Failed",
     "Left",
+    "MoveProposed",
     "PhaseBegun",
     "Published",
     "Ready",
@@ -74,6 +75,16 @@ class Unsubscribed:
     now_ms: int
     node: str
     subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProposed:
+    """The overlay proposed that the subscription moves to another node."""
+
+    now_ms: int
+    node: str
+    subscription: str
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +190,7 @@ Fact: TypeAlias = (
     Subscribed
     | Ready
     | Unsubscribed
+    | MoveProposed
     | Published
     | Delivered
     | Completed
@@ -276,6 +288,9 @@ _EFFECTS: dict[str, _Read] = {
             effect.again,
         )
     ],
+    "ProposeMove": lambda now_ms, node, effect: [
+        MoveProposed(now_ms, node, effect.subscription, effect.node)
+    ],
     "PublishCompleted": lambda now_ms, node, effect: [Completed(now_ms, node, effect.event_id)],
     "PublishFailed": lambda now_ms, node, effect: [
         Failed(now_ms, node, effect.event_id, effect.reason)
@@ -361,6 +376,9 @@ _EFFECT_FORMS: dict[str, _Read] = {
             form.get("hops", 0),
             form.get("again", False),
         )
+    ],
+    "propose-move": lambda now_ms, node, form: [
+        MoveProposed(now_ms, node, form["subscription"], form["node"])
     ],
     "publish-completed": lambda now_ms, node, form: [Completed(now_ms, node, form["event_id"])],
     "publish-failed": lambda now_ms, node, form: [

@@ -25,6 +25,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 __all__ = [
     "BATCHES",
     "CLIENT_VERSION",
+    "MOVES",
     "Acknowledged",
     "Answered",
     "Batch",
@@ -36,6 +37,8 @@ __all__ = [
     "DeliveredBatch",
     "Delivery",
     "Message",
+    "MoveFollowed",
+    "MoveProposed",
     "Overflow",
     "Publication",
     "PublishBatchWanted",
@@ -57,6 +60,11 @@ CLIENT_VERSION: Final = (1, 0)
 
 BATCHES: Final = "batches"
 """A feature of the node, and of the client: it takes many events at once, in columns."""
+
+
+MOVES: Final = "moves"
+"""A feature of the node: it may propose to subscriptions to move to another node; and of the
+client: it wants to hear of that."""
 
 
 class Overflow(IntEnum):
@@ -141,6 +149,27 @@ class SubscriptionState(Message):
 @dataclass(frozen=True, slots=True)
 class StateWanted(Message):
     """How far is this subscription?"""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProposed(Message):
+    """The subscription would be in better company on another node; only for who says `MOVES`.
+
+    Whoever follows subscribes there, and ends the subscription here when it is ready there.
+    """
+
+    number: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFollowed(Message):
+    """The subscription that begins next, under this number, follows a proposal of another node.
+
+    It is not proposed to move on; only for a node that says `MOVES`.
+    """
 
     number: int
 

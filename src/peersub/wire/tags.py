@@ -70,7 +70,7 @@ MESSAGES: Final[dict[int, type]] = {
     51: tree.Attached,
     52: tree.Refused,
     53: tree.Path,
-    # chord: 60 to 79
+    # chord: 60 to 78
     60: chord.Present,
     61: chord.LookupRequest,
     62: chord.Located,
@@ -83,7 +83,8 @@ MESSAGES: Final[dict[int, type]] = {
     69: chord.LinkUnneeded,
     70: chord.LinkNeeded,
     71: chord.RingsMeet,
-    # clients: 80 to 98
+    # clients: 79 to 98
+    79: client.MoveFollowed,
     80: client.ClientHello,
     81: client.ClientWelcome,
     82: client.ClientRefused,
@@ -102,6 +103,7 @@ MESSAGES: Final[dict[int, type]] = {
     95: client.DeliveredBatch,
     96: client.RevocationTold,
     97: client.Answered,
+    98: client.MoveProposed,
     # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
     110: containment.Forwarded,
     111: containment.JoinRequest,

@@ -32,6 +32,9 @@ class Noting:
 
     def ready(self) -> None: ...
 
+    def move_proposed(self, node: str) -> None:
+        """It stays."""
+
     def ended(self, reason: str) -> None: ...
 
 

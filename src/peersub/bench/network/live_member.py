@@ -83,6 +83,9 @@ class _Sink:
         """The overlay keeps its promise."""
         self.is_ready.set()
 
+    def move_proposed(self, node: str) -> None:
+        """It stays."""
+
     def ended(self, reason: str) -> None:
         """Nothing more comes."""
 

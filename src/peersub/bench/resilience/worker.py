@@ -127,6 +127,9 @@ class NotingSink:
         self._not_ready.pop(self._name, None)
         self._teller.tell(ready=self._name)
 
+    def move_proposed(self, node: str) -> None:
+        """It stays."""
+
     def ended(self, reason: str) -> None:
         """Nothing to note."""
 

@@ -71,10 +71,14 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A subscriber on this node wants the events that match; names are unique on the node."""
+    """A subscriber on this node wants the events that match; names are unique on the node.
+
+    `moved`: it comes from another node, which proposed this one to it; it is not sent on.
+    """
 
     subscription: str
     filter: Filter
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ __all__ = [
     "Drop",
     "Effect",
     "Persist",
+    "ProposeMove",
     "PublishCompleted",
     "PublishFailed",
     "Send",
@@ -119,6 +120,18 @@ class SubscriptionPending:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposeMove:
+    """The subscriber would be in better company on another node, and may subscribe there.
+
+    Whether it does is its own affair. One that does says so with `Subscribe.moved`, waits until it
+    is ready there, and only then ends the subscription here.
+    """
+
+    subscription: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class PublishCompleted:
     """What the delivery promise of the publication asks for is done."""
 
@@ -156,6 +169,7 @@ Effect: TypeAlias = (
     | Persist
     | SubscriptionReady
     | SubscriptionPending
+    | ProposeMove
     | PublishCompleted
     | PublishFailed
     | Drop
