@@ -149,6 +149,27 @@ def test_invariants_are_asked_when_all_is_quiet_and_at_each_step(monkeypatch):
     assert outcome.invariant_checks > 100 and outcome.invariant_failures == 2
 
 
+def test_a_checker_of_whole_networks_sees_all_nodes_that_are_on_at_each_step(monkeypatch):
+    steps = []
+
+    def step_checker(peer_at):
+        def check(peer, cause, effects):
+            assert peer_at(peer.me.node) is peer
+            steps.append([number for number in range(5) if peer_at(f"n{number}") is not None])
+            return ["planted in the network"] if isinstance(cause, Leave) else []
+
+        return check
+
+    monkeypatch.setattr(invariants, "step_checker", step_checker, raising=False)
+    outcome = run_scenario(scenario_with(LeaveActivity(count=1), nodes=4))
+    assert [(v.rule, v.text) for v in outcome.violations] == [
+        ("invariant", "planted in the network")
+    ]
+    assert steps[0] == [0]
+    assert max(map(len, steps)) == 4
+    assert len(steps[-1]) == 3, "one has left"
+
+
 def test_each_side_of_a_partition_is_checked_by_itself(monkeypatch):
     asked = []
     monkeypatch.setattr(invariants, "check_quiet", lambda peers: asked.append(len(peers)) or [])

@@ -327,9 +327,20 @@ class Run:
         return [client_checker, self._clients]
 
     def _step_checkers(self) -> list[Observer]:
+        """Of an overlay's own: `check_step` sees a node by itself, what `step_checker` makes sees
+        them all, and remembers what it saw.
+        """
         check = getattr(self._invariants, "check_step", None)
+        make = getattr(self._invariants, "step_checker", None)
+        if make is not None:
+            check = make(self._overlay_at)
         is_small = max(self.scenario.nodes, len(self.schedule.given)) <= STEP_NODES_MAX
         return [_StepChecker(self, check)] if check is not None and is_small else []
+
+    def _overlay_at(self, node: str) -> Any | None:
+        """The overlay peer on a node; None while it is off."""
+        host = self.simulation.hosts.get(node)
+        return None if host is None else host.overlay
 
     def check_step(self, check: Callable[..., list[str]], step: Step) -> None:
         """What must always hold, after a step; the first complaints are reported."""
