@@ -5,13 +5,15 @@ import pytest
 from peersub.overlays.core.home import Home
 from peersub.overlays.registry import OVERLAYS
 from peersub.simulator import fuzz
-from peersub.simulator.swarm import NODES_DRAWN_MAX, swarm_scenario
+from peersub.simulator.swarm import LAYERS_FROM, NODES_DRAWN_MAX, swarm_scenario
 
 SCENARIOS = [swarm_scenario(seed) for seed in range(400)]
 
 
 def test_every_option_is_on_in_some_scenarios_and_off_in_others():
-    assert {scenario.overlay for scenario in SCENARIOS} == set(OVERLAYS)
+    assert {scenario.overlay for scenario in SCENARIOS} == set(OVERLAYS) - {"dag"}
+    later = {swarm_scenario(LAYERS_FROM + number).overlay for number in range(100)}
+    assert later == set(OVERLAYS)
     for name in ("loss", "duplicate", "reorder"):
         assert 0.05 < sum(getattr(s.network, name) > 0 for s in SCENARIOS) / 400 < 0.6
     assert 0.1 < sum(scenario.start == "converged" for scenario in SCENARIOS) / 400 < 0.4

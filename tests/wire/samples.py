@@ -17,6 +17,7 @@ from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.dag import messages as dag
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.semantic import messages as semantic
@@ -61,6 +62,7 @@ EVERY_KIND = Publication(
     b"",
 )
 
+LABEL = dag.Label(4, PEER)
 PROFILE = similarity.Profile(
     PEER, 2, bytes(range(16)), b"\x05\x80", b"\x07\x08", b"\x01", 1.5, -2.0, 100.0
 )
@@ -188,6 +190,32 @@ MESSAGES: dict[str, Any] = {
     "members-known": similarity.MembersKnown(0, 0, (PROFILE,), ("n1",)),
     "routed": similarity.Routed(3, 7, TRADE, 2, 1),
     "sought": similarity.Sought(3, 0, STORY, 1, (PEER,)),
+    "passed": dag.Passed("string:ACME", TRADE),
+    "turn": dag.Turn("string:ACME", 2, 7),
+    "want-turn": dag.WantTurn("*"),
+    "relay": dag.Relay("*", STORY),
+    "request-val": dag.RequestVal("", PEER, (PeerId("n8"), PEER)),
+    "invite": dag.Invite("*", 1, 3, (PEER,)),
+    "offer": dag.Offer("*", 1, 300, False, True, LABEL, True),
+    "offer-fresh": dag.Offer("", 0, 0, True, False, None, False),
+    "link-up-ok": dag.LinkUpOk("*", 1, 3, 2, 0, LABEL, True, (PEER,)),
+    "later": dag.Later("*"),
+    "swap": dag.Swap("*"),
+    "link-down": dag.LinkDown("*", False, (PEER,)),
+    "labelled": dag.Labelled("*", LABEL, False),
+    "label-asked": dag.LabelAsked("", LABEL),
+    "label-told": dag.LabelTold("", None, True),
+    "census": dag.Census("", LABEL),
+    "announce": dag.Announce("*", PEER, 12, LABEL, None),
+    "announce-gone": dag.Announce("*", PEER, 13, None, PEER),
+    "echo": dag.Echo("*", False, PEER, 12, True, LABEL),
+    "directory-state": dag.DirectoryState(bytes(range(16))),
+    "directory-entries": dag.DirectoryEntries((dag.Entry("*", LABEL),), True),
+    "inherit": dag.Inherit("*"),
+    "inherited": dag.Inherited("*", True),
+    "layer-leaving": dag.Leaving("*", 3, (PEER,)),
+    "leave-ok": dag.LeaveOk("*", 3),
+    "leave-wait": dag.LeaveWait("*", 3),
     "forwarded": containment.Forwarded(TRADE, 2, 3, 4, climbs=True),
     "join-request": containment.JoinRequest(
         2, 3, MEMBER, 7, CHEAP, PEER, is_confined=True, stays_on_top=True, hops=2

@@ -96,6 +96,12 @@ OVERLAYS: dict[str, OverlayKind] = {
             "peer:ContainmentPeer",
             "settings:ContainmentSettings",
         ),
+        OverlayKind(
+            "dag",
+            "topics as layers whose members take turns: publishers stay anonymous (IPDPS 2003)",
+            "peer:DagPeer",
+            "settings:DagSettings",
+        ),
     )
 }
 

@@ -18,13 +18,16 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 
-__all__ = ["BATCHES_FROM", "NODES_DRAWN_MAX", "SPLITS_FROM", "swarm_scenario"]
+__all__ = ["BATCHES_FROM", "LAYERS_FROM", "NODES_DRAWN_MAX", "SPLITS_FROM", "swarm_scenario"]
 
 BATCHES_FROM = 1_000_000
 """Seeds from here on publish batches: what the seeds before mean does not change."""
 
 SPLITS_FROM = 20_000
 """Seeds from here on split containment trees: what the seeds before mean does not change."""
+
+LAYERS_FROM = 30_000
+"""Seeds from here on may draw the overlay `dag`: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -88,7 +91,17 @@ _TRAITS = {
         routes_by_filters=False,
         later_faults=("split", "edges"),
     ),
+    "dag": _Traits(
+        weight=3,
+        faults=(
+            *("crash", "restart", "partition", "split", "edges", "churn", "leave", "join"),
+            "storm",
+        ),
+        routes_by_filters=False,
+    ),
 }
+_LATER_OVERLAYS = ("dag",)
+"""Those that only seeds from `LAYERS_FROM` on draw."""
 
 
 def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
@@ -98,7 +111,8 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
     (True, False)
     """
     random = Random(f"swarm/{seed}")
-    drawn = random.choices(list(_TRAITS), [traits.weight for traits in _TRAITS.values()])[0]
+    names = [name for name in _TRAITS if seed >= LAYERS_FROM or name not in _LATER_OVERLAYS]
+    drawn = random.choices(names, [_TRAITS[name].weight for name in names])[0]
     scenario = _Drawing(random, seed, overlay or drawn).scenario()
     return scenario if seed < BATCHES_FROM else _with_batches(scenario)
 
@@ -235,6 +249,18 @@ class _Drawing:
                     "summary_bytes": random.choice((0, 0, 1, 32)),
                     "sample_events": random.choice((4, 32, 256)),
                     "candidates_max": random.choice((4, 64)),
+                }
+            case "dag":
+                settings |= {
+                    "topic": random.choice(("symbol", "category", "absent")),
+                    "degree": random.choice((2, 4, 4)),
+                    "degree_min": random.choice((1, 2, 3)),
+                    "skip_sender": random.random() < 0.8,
+                    "hold_ms": random.choice((500, 5_000, 30_000)),
+                    "invite_ms": random.choice((200, 1_000)),
+                    "linger_ms": random.choice((100, 1_000, 10_000)),
+                    "turn_events_max": random.choice((1, 4, 1_024)),
+                    "walk_steps_max": random.choice((1, 3, 16)),
                 }
             case _:
                 settings["degree"] = random.choice((2, 3, 5))

@@ -15,6 +15,7 @@ from peersub.overlays.core import link_messages as link
 from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
+from peersub.overlays.dag import messages as dag
 from peersub.overlays.flood import messages as flood
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.semantic import messages as semantic
@@ -149,6 +150,31 @@ MESSAGES: Final[dict[int, type]] = {
     167: semantic.LinkFree,
     168: semantic.LinkNeeded,
     169: semantic.MemberGone,
+    # dag: 170 to 199
+    170: dag.Passed,
+    171: dag.Turn,
+    172: dag.WantTurn,
+    173: dag.Relay,
+    174: dag.RequestVal,
+    175: dag.Invite,
+    176: dag.Offer,
+    177: dag.LinkUpOk,
+    178: dag.Later,
+    179: dag.Swap,
+    180: dag.LinkDown,
+    181: dag.Labelled,
+    182: dag.LabelAsked,
+    183: dag.LabelTold,
+    184: dag.Census,
+    185: dag.Announce,
+    186: dag.Echo,
+    187: dag.DirectoryState,
+    188: dag.DirectoryEntries,
+    189: dag.Inherit,
+    190: dag.Inherited,
+    191: dag.Leaving,
+    192: dag.LeaveOk,
+    193: dag.LeaveWait,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.
