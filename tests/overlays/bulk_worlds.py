@@ -10,11 +10,19 @@ import numpy as np
 
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
-from peersub.overlays.bulk import MemberSources, Plan, RowSources, Sets, bulk_overlay
+from peersub.overlays.bulk import (
+    LayerSources,
+    MemberSources,
+    Plan,
+    RowSources,
+    Sets,
+    bulk_overlay,
+)
 from peersub.overlays.core.causes import Received
 from peersub.overlays.core.effects import Deliver
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.node import Node
+from peersub.overlays.dag.topics import layers_of_event, topic_path
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, with_sample
 from peersub.simulator import actions as do
@@ -24,6 +32,7 @@ from peersub.simulator.running import Run
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.checkers import DeliveryChecker
+from peersub.trace.hops import HopCounter
 from peersub.trace.schema import Step, TraceRecord
 
 EVENT_EVERY_MS = 1_000
@@ -40,6 +49,7 @@ QUIET: dict[str, dict[str, object]] = {
         "link_idle_ms": 10_000_000,
         "sample_learns": False,
     },
+    "dag": {"hold_ms": 10_000_000, "probe_ms": 0, "link_idle_ms": 10_000_000},
 }
 
 
@@ -127,10 +137,20 @@ class Watcher:
 
     def __init__(self, world: World) -> None:
         self.seen = Seen()
+        self._counter = HopCounter()
         for event, publisher in zip(world.events, world.publishers, strict=True):
             self.seen.receipts[event.id, publisher] = (-1, 0, 0)
 
+    def hops_of(self, message: Any, node: int) -> int:
+        """What the message says, or the trace if it does not say."""
+        if hasattr(message, "hops"):
+            return int(message.hops)
+        hops = self._counter.hops_of(message.publication.id, f"n{node}")
+        assert hops is not None
+        return hops
+
     def observe(self, record: TraceRecord) -> None:
+        self._counter.observe(record)
         if not isinstance(record, Step):
             return
         node = int(record.node[1:])
@@ -141,7 +161,7 @@ class Watcher:
                 if publication is not None:
                     assert not getattr(message, "control", "")
                     key = (publication.id, node)
-                    first = self.seen.receipts.get(key, (sender, message.hops, 0))
+                    first = self.seen.receipts.get(key, (sender, self.hops_of(message, node), 0))
                     self.seen.receipts[key] = (*first[:2], first[2] + 1)
         for effect in record.effects:
             if isinstance(effect, Deliver):
@@ -216,6 +236,11 @@ def routed(world: World, plan: Plan | None = None) -> Seen:
         interested = Sets.of(
             [[r for r, one in enumerate(filters) if one.matches(event)] for event in world.events]
         )
+    if isinstance(plan.sources, LayerSources):
+        path = topic_path(world.overlay_settings().topic)
+        numbers = {name: number for number, name in enumerate(plan.sources.names)}
+        named = [layers_of_event(event.attributes, path) for event in world.events]
+        interested = Sets.of([[numbers[n] for n in names if n in numbers] for names in named])
     seen = Seen()
     given = world.given
     parts = bulk_overlay(world.overlay).route(

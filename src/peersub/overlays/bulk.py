@@ -2,7 +2,7 @@
 
 A plan is the network that `converged` sets peer by peer: the same graph, keys and edges, without
 the peers. Nodes are numbered in the order of their names. Beside the edges a plan has *sources*:
-whose interest opens an edge. There are four kinds:
+whose interest opens an edge. There are five kinds:
 
 * `NodeRuns`, where an edge wants what the nodes behind it want, no more and no less. That is so
   under every strategy whose tables are exact: simple, identity, covering and perfect merging. The
@@ -11,6 +11,8 @@ whose interest opens an edge. There are four kinds:
   lets more pass, and where rows say whom they reach.
 * `MemberSources`, where nodes host members, one for each filter: edges lead between members then,
   and what a member wants itself opens those that leave it.
+* `LayerSources`, where nodes are members of layers: edges lead between *seats*, a node in a layer,
+  and an event goes to all of the layers that it is published on.
 * None, where edges are always open.
 
 Where nodes host very many members a plan says in `MemberTree` or `MemberGraph` who is linked with
@@ -39,6 +41,7 @@ from peersub.overlays.settings import SettingsError
 __all__ = [
     "BulkOverlay",
     "Edges",
+    "LayerSources",
     "MemberGraph",
     "MemberSources",
     "MemberTree",
@@ -174,7 +177,23 @@ class MemberSources:
     member at all."""
 
 
-Sources: TypeAlias = NodeRuns | RowSources | MemberSources | MemberTree | MemberGraph | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSources:
+    """Sources are layers. The plan's edges lead between seats, which are numbered layer by layer.
+
+    The seats of layer l are those from `starts[l]` to `starts[l + 1]`, in the order of nodes. The
+    label of an edge is 1 if the seat that it leaves holds its token.
+    """
+
+    names: tuple[str, ...]
+    starts: np.ndarray
+    nodes: np.ndarray
+    """Per seat its node."""
+
+
+Sources: TypeAlias = (
+    NodeRuns | RowSources | MemberSources | MemberTree | MemberGraph | LayerSources | None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +299,8 @@ class BulkOverlay(Protocol):
         Args:
             plan: of this overlay.
             publishers: per event the node that publishes it.
-            interested: per event the sources that want it: nodes, or rows or filters of the plan.
+            interested: per event the sources that want it: nodes, rows or filters of the plan, or
+                the layers that it is published on.
             wanted: per event the nodes with a subscription that matches it.
         """
         ...

@@ -22,7 +22,7 @@ import numpy as np
 
 from peersub.overlays.bulk import Edges, NodeRuns, Plan, Receipts, RowSources, Sets
 
-__all__ = ["CELLS_MAX", "chunks", "flood", "spread", "wanted_flags", "within"]
+__all__ = ["CELLS_MAX", "chunks", "flood", "spread", "wanted_by", "wanted_flags", "within"]
 
 CELLS_MAX: Final = 1 << 20
 """Cells of a table of interest, and receipts that are worked out at once (unless a single event has
@@ -250,11 +250,11 @@ def flood(plan: Plan, publishers: np.ndarray, interested: Sets, wanted: Sets) ->
                 senders=tree.senders[places],
                 hops=tree.hops[places],
                 messages=tree.messages[places],
-                wanted=_wanted_by(wanted, count, events[first:last], sizes[of], nodes),
+                wanted=wanted_by(wanted, count, events[first:last], sizes[of], nodes),
             )
 
 
-def _wanted_by(
+def wanted_by(
     wanted: Sets, count: int, events: np.ndarray, sizes: np.ndarray, nodes: np.ndarray
 ) -> np.ndarray:
     """Whether each node wants the event; of each of these events there are so many nodes."""
