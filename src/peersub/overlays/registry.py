@@ -101,6 +101,7 @@ OVERLAYS: dict[str, OverlayKind] = {
             "topics as layers whose members take turns: publishers stay anonymous (IPDPS 2003)",
             "peer:DagPeer",
             "settings:DagSettings",
+            says_hops=False,
         ),
     )
 }
