@@ -7,10 +7,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from peersub.client.errors import ConnectError
 from peersub.client.local import LocalLink
+from peersub.client.moving import Moves
 from peersub.client.node_client import NodeClient
 from peersub.client.remote import RemoteLink
 from peersub.client.session import Session
+from peersub.runtime.addresses import split_address
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 
@@ -109,11 +112,12 @@ async def client_of(
 
 
 def connect(
-    address: str = "127.0.0.1:7001",
+    address: str | Sequence[str] | NodeClient = "127.0.0.1:7001",
     *,
     tls: TlsSettings | None = None,
     reconnect: bool = True,
     name: str = "",
+    moves: bool = True,
 ) -> Entrance:
     """Be a light client of a running node: one connection, however many subscriptions.
 
@@ -121,10 +125,13 @@ def connect(
     others are made anew and count a gap, and acknowledged publications are sent again.
 
     Args:
-        address: of the node.
+        address: of the node; of several, the first that answers; or another client, which
+            introduces this one to its node, or to one that its node is linked with.
         tls: the files of the client's certificate, if the node asks for one.
         reconnect: whether to dial again when the connection is lost.
         name: of this client, for people.
+        moves: whether subscriptions follow when the node proposes another one to them, where
+            others want the same. Whoever reads their events does not notice.
 
     Raises:
         ConnectError: when entered: the node cannot be reached, or does not take the client.
@@ -133,17 +140,48 @@ def connect(
     """
     session_name = name
 
-    async def enter() -> NodeClient:
-        session = Session(session_name)
-        link = RemoteLink(session, address, _dialling(tls), reconnect=reconnect)
+    async def dial(node: str, *, redial: bool = False) -> tuple[Session, RemoteLink]:
+        session = Session(session_name, moves=moves)
+        link = RemoteLink(session, node, _dialling(tls), reconnect=redial)
         try:
             await link.open()
         except BaseException:
             await link.close()
             raise
-        return NodeClient(session, link.close)
+        return session, link
 
+    async def dial_away(node: str) -> tuple[Session, Callable[[], Awaitable[None]]]:
+        try:
+            session, link = await dial(node)
+        except ValueError as error:
+            raise ConnectError(str(error)) from None  # An address that is none.
+        return session, link.close
+
+    async def enter() -> NodeClient:
+        nodes = await address.introduce() if isinstance(address, NodeClient) else address
+        for node in _in_order(nodes):
+            try:
+                session, link = await dial(node, redial=reconnect)
+            except ConnectError as error:
+                failure = error
+            else:
+                following = Moves(session, dial_away) if moves else None
+                return NodeClient(session, link.close, following)
+        raise failure
+
+    if not isinstance(address, NodeClient):
+        _in_order(address)
     return Entrance(enter)
+
+
+def _in_order(nodes: str | Sequence[str]) -> Sequence[str]:
+    """The addresses to try; a ValueError if there is none, or one that cannot be one."""
+    listed = (nodes,) if isinstance(nodes, str) else tuple(nodes)
+    if not listed:
+        raise ValueError("there is no address to connect to")
+    for node in listed:
+        split_address(node)
+    return listed
 
 
 def _dialling(tls: TlsSettings | None) -> ssl.SSLContext | None:

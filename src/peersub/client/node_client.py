@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from peersub.client.errors import PublishFailedError, PublishTimedOutError
+from peersub.client.moving import Moves
 from peersub.client.outgoing import (
     DeliveryPromise,
     Piece,
@@ -52,11 +53,18 @@ class NodeClient:
     Args:
         session: the talk with the node.
         end: ends the connection, or the node.
+        moves: lets subscriptions move to other nodes.
     """
 
-    def __init__(self, session: Session, end: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        end: Callable[[], Awaitable[None]],
+        moves: Moves | None = None,
+    ) -> None:
         self._session = session
         self._end = end
+        self._moves = moves
         self._is_closed = False
 
     @property
@@ -217,7 +225,7 @@ class NodeClient:
             queue_max=queue_max,
             auto_acknowledge=auto_acknowledge,
         )
-        return Subscription(self._session, wanted, options)
+        return Subscription(self._session, wanted, options, self._moves)
 
     # --- about the node --------------------------------------------------------------------------
 
@@ -228,6 +236,19 @@ class NodeClient:
             ConnectError: there is no connection at the moment.
         """
         return await self._session.status()
+
+    async def introduce(self) -> tuple[str, ...]:
+        """Addresses by which others can join through this client: `connect` takes them.
+
+        First the node of this client, then those that its subscriptions have moved to, then those
+        that its node is linked with.
+
+        Raises:
+            ConnectError: there is no connection at the moment.
+        """
+        status = await self._session.status()
+        moved = () if self._moves is None else self._moves.nodes
+        return tuple(dict.fromkeys((self.node, *moved, *status.get("links", ()))))
 
     async def tell_revocation(self, statement: bytes) -> None:
         """Let all nodes know that a certificate was taken back.
@@ -248,6 +269,8 @@ class NodeClient:
         if not self._is_closed:
             self._is_closed = True
             self._session.close()
+            if self._moves is not None:
+                await self._moves.close()
             await self._end()
 
     async def __aenter__(self) -> Self:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
@@ -21,6 +21,7 @@ from peersub.runtime.client_outbox import PLACE_TYPE
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    MOVES,
     Answered,
     Batch,
     ClientHello,
@@ -30,6 +31,7 @@ from peersub.wire.client_messages import (
     DeliveredBatch,
     Delivery,
     Message,
+    MoveProposed,
     Publication,
     PublishBatchWanted,
     PublishEnded,
@@ -63,7 +65,7 @@ class Link(Protocol):
 class Consumer(Protocol):
     """A subscription, as its session sees it."""
 
-    def begin(self) -> Message:
+    def begin(self) -> Sequence[Message]:
         """What asks the node for it, now that there is a connection."""
         ...
 
@@ -73,6 +75,10 @@ class Consumer(Protocol):
 
     def on_state(self, state: SubscriptionState) -> None:
         """What has become of it."""
+        ...
+
+    def on_move_proposed(self, node: str) -> None:
+        """It would be in better company on this node."""
         ...
 
     def on_lost(self) -> None:
@@ -110,10 +116,14 @@ class Session:
     Attributes:
         name: of the client, for people who look at the status of the node.
         welcome: what the node said of itself, last time.
+        moves: whether proposals to move to other nodes are wanted.
+        on_unused: is called when there are no subscriptions any more.
     """
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", *, moves: bool = False) -> None:
         self.name = name
+        self.moves = moves
+        self.on_unused: Callable[[], None] | None = None
         self.welcome: ClientWelcome | None = None
         self._link: Link | None = None
         self._is_greeted = False
@@ -149,7 +159,7 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = (BATCHES,) if _has_columns() else ()
+        features = ((BATCHES,) if _has_columns() else ()) + ((MOVES,) if self.moves else ())
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
 
@@ -182,6 +192,8 @@ class Session:
         for consumer in list(self._consumers.values()):
             consumer.on_closed(reason)
         self._consumers.clear()
+        if self.on_unused is not None:
+            self.on_unused()
         for number in list(self._open):
             self._end(number, self._closed_reason)
         link, self._link = self._link, None
@@ -201,7 +213,9 @@ class Session:
         self.welcome = welcome
         self._is_greeted = True
         self._greeting.set_result(welcome)
-        again: list[Message] = [consumer.begin() for consumer in self._consumers.values()]
+        again: list[Message] = []
+        for consumer in self._consumers.values():
+            again += consumer.begin()
         again += [each.wanted(number) for number, each in self._open.items()]
         self.send(again)
 
@@ -234,6 +248,10 @@ class Session:
                 consumer = consumers.get(message.number)
                 if consumer is not None:
                     consumer.on_state(message)
+            elif isinstance(message, MoveProposed):
+                consumer = consumers.get(message.number)
+                if consumer is not None:
+                    consumer.on_move_proposed(message.node)
             elif isinstance(message, ClientWelcome):
                 self._on_welcome(message)
             elif isinstance(message, ClientRefused):
@@ -266,11 +284,18 @@ class Session:
         self.check_open()
         self._consumers[number] = consumer
         if self._is_greeted:
-            self.send((consumer.begin(),))
+            self.send(consumer.begin())
 
     def remove(self, number: int) -> None:
         """A subscription is over."""
         self._consumers.pop(number, None)
+        if not self._consumers and self.on_unused is not None:
+            self.on_unused()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there are subscriptions."""
+        return bool(self._consumers)
 
     def check_open(self) -> None:
         """Raises ClientError if nothing more can be said."""
@@ -278,6 +303,11 @@ class Session:
             raise ClientError(self._closed_reason)
 
     # --- publishing ------------------------------------------------------------------------------
+
+    @property
+    def hears_moves(self) -> bool:
+        """Whether the node proposes to subscriptions to move, and they may."""
+        return self.moves and self.welcome is not None and MOVES in self.welcome.features
 
     @property
     def takes_batches(self) -> bool:

@@ -6,6 +6,9 @@ granted (`CREDIT_MAX`); credit is granted anew as events are taken. The rest wai
 A durable subscription is acknowledged: by default an event is, when the next one is asked for, or
 when the subscription is left in good order. After a reconnection the node begins with what was not
 acknowledged; events that are here already are passed over, by their ids.
+
+A subscription that is not durable may move to another node (`moving`), and change its filter. It
+then has a second *leg* for a while (`leg`), and events that come on both are handed out once.
 """
 
 from __future__ import annotations
@@ -17,20 +20,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
-from peersub.client.errors import NotReadyError, SubscriptionEndedError
+from peersub.client.errors import ClientError, NotReadyError, SubscriptionEndedError
+from peersub.client.leg import Leg
+from peersub.client.moving import Moves
 from peersub.client.session import Session
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.wire.client_messages import (
     Acknowledged,
-    Credit,
     Overflow,
     Publication,
     StateWanted,
     SubscribeWanted,
     SubscriptionPhase,
     SubscriptionState,
-    UnsubscribeWanted,
 )
 
 __all__ = ["Delivery", "OverflowPolicy", "Subscription", "SubscriptionOptions", "overflow_named"]
@@ -46,7 +49,8 @@ TAKEN_AT_ONCE: Final = 1_024
 ACKNOWLEDGE_EVERY: Final = 64
 """Events that are acknowledged together, while more of them wait."""
 REMEMBERED_MAX: Final = 16_384
-"""Ids of a durable subscription's last events, by which doubles after a reconnection are known."""
+"""Ids of the last events of a subscription that is durable or may move, by which doubles after a
+reconnection or on another node are known."""
 STATE_ANSWER_S: Final = 1.0
 """How long the node may take to say who has not answered."""
 
@@ -90,28 +94,34 @@ class Subscription:
     `NodeClient.subscribe`.
 
     Attributes:
-        filter: what is wanted.
+        filter: what is wanted; `change` replaces it.
         dropped: events that were dropped at the node because too many waited.
         gaps: how often the connection was lost so that events may be missing; a durable
             subscription has none.
     """
 
-    def __init__(self, session: Session, wanted: Filter, options: SubscriptionOptions) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wanted: Filter,
+        options: SubscriptionOptions,
+        moves: Moves | None = None,
+    ) -> None:
         self.filter = wanted
         self.dropped = 0
         self.gaps = 0
-        self._session = session
+        self._home = session
         self._options = options
-        self._number = session.new_number()
+        self._moves = None if options.durable else moves
         self._window = max(1, min(CREDIT_MAX, options.queue_max))
-        self._owed = 0
-        """Events that were taken, and for which no credit has been granted yet."""
+        self._leg = Leg(self, session, wanted, self._window)
+        self._coming: Leg | None = None
+        """The leg that is to take the place of the first."""
         self._dropped_before = 0
         """What was dropped on connections that are gone."""
-        self._queue: deque[tuple[Publication, int, int | None]] = deque()
+        self._queue: deque[tuple[Publication, int, int | None, Leg]] = deque()
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
-        self._state: SubscriptionState | None = None
         self._is_over = False
         self._failure: str | None = None
         self._has_begun = False
@@ -123,14 +133,14 @@ class Subscription:
         self._taken: str | None = None
         """The last event that counts as taken, if the node has not heard of it."""
         self._handed_count = 0
-        session.add(self._number, self)
+        self._leg.stand()
 
     # --- for subscribers -------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
         """Its name, for people; or that of the durable subscription."""
-        return self._options.durable or self._options.name or f"subscription {self._number}"
+        return self._options.durable or self._options.name or f"subscription {self._leg.number}"
 
     @property
     def is_durable(self) -> bool:
@@ -145,7 +155,13 @@ class Subscription:
     @property
     def is_ready(self) -> bool:
         """Whether it has reached every publisher."""
-        return self._state is not None and self._state.phase is SubscriptionPhase.READY
+        return self._leg.is_ready
+
+    @property
+    def node(self) -> str:
+        """The address of the node that it is subscribed at: the client's, unless it has moved."""
+        welcome = self._leg.session.welcome
+        return "" if welcome is None else welcome.node
 
     @property
     def is_over(self) -> bool:
@@ -160,7 +176,7 @@ class Subscription:
     @property
     def detail(self) -> str:
         """What the node says about it: that it was narrowed to what its owner may see."""
-        return "" if self._state is None else self._state.detail
+        return "" if self._leg.state is None else self._leg.state.detail
 
     async def __aenter__(self) -> Self:
         await self.accepted()
@@ -182,7 +198,7 @@ class Subscription:
         Raises:
             SubscriptionEndedError: it has not.
         """
-        await self._until(lambda: self._state is not None and not self._is_over)
+        await self._until(lambda: self._leg.state is not None and not self._is_over)
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until the subscription has reached every publisher.
@@ -202,7 +218,7 @@ class Subscription:
 
     async def _not_ready(self, timeout: float | None) -> NotReadyError:
         self._changed.clear()
-        self._session.send((StateWanted(self._number),))
+        self._leg.session.send((StateWanted(self._leg.number),))
         waiting_on: tuple[str, ...] = ()
         try:
             async with asyncio.timeout(STATE_ANSWER_S):
@@ -210,7 +226,7 @@ class Subscription:
         except TimeoutError:
             reason = "its own node does not answer"
         else:
-            waiting_on = self._state.waiting_on if self._state is not None else ()
+            waiting_on = self._leg.state.waiting_on if self._leg.state is not None else ()
             reason = f"no answer yet from {', '.join(waiting_on) or 'the network'}"
         return NotReadyError(f"{self.name} is not ready after {timeout} s: {reason}", waiting_on)
 
@@ -279,15 +295,62 @@ class Subscription:
 
     async def close(self, *, forget: bool = False) -> None:
         """End the subscription. A durable one goes on at the node, unless it is to `forget` it."""
+        if self._moves is not None:
+            await self._moves.stay(self)
         if not self._is_over:
             self._acknowledge_taken()
-            self._session.send((UnsubscribeWanted(self._number, forget),))
-            self._session.remove(self._number)
-            self.on_closed(None)
+            if self._coming is not None:
+                self.step_back(self._coming)
+            self._leg.leave(forget=forget)
+            self._end(None)
+
+    async def change(self, filter: str | Filter, timeout: float | None = None) -> None:  # noqa: A002
+        """Want something else from now on; returns when that has reached every publisher.
+
+        Until then the events of the old filter come as well. What matches both comes once, and
+        none of it is missed.
+
+        Args:
+            filter: SQL text, or a `Filter`.
+            timeout: seconds; None waits for as long as it takes. After that all is as it was.
+
+        Raises:
+            FilterError: the text is not a filter.
+            NotReadyError: not in time.
+            SubscriptionEndedError: it has ended, or the node does not grant the new filter.
+            ValueError: the subscription is durable, or is being changed already.
+        """
+        wanted = filter if isinstance(filter, Filter) else Filter(filter)
+        if self.is_durable:
+            raise ValueError("a durable subscription keeps its filter: make another one")
+        if self._moves is not None:
+            await self._moves.stay(self)
+        if self._coming is not None:
+            raise ValueError("the subscription is being changed already")
+        if self._is_over:
+            raise SubscriptionEndedError(self._failure or "it was closed")
+        leg = self._begin_leg(self._leg.session, wanted)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until(lambda: leg.is_ready or not self._is_coming(leg))
+        except TimeoutError:
+            raise NotReadyError(f"{self.name} is not ready after {timeout} s: {wanted}") from None
+        else:
+            if not self._is_coming(leg):
+                detail = leg.state.detail if leg.state is not None else ""
+                raise SubscriptionEndedError(detail or "the connection was lost")
+            self.filter = wanted
+            self.settle_on(leg)
+        finally:
+            self.step_back(leg)
+
+    def _is_coming(self, leg: Leg) -> bool:
+        return self._coming is leg
 
     def status(self) -> dict[str, object]:
         """Plain values about it, as far as this side knows."""
-        phase = SubscriptionPhase.PENDING if self._state is None else self._state.phase
+        state = self._leg.state
+        phase = SubscriptionPhase.PENDING if state is None else state.phase
         return {
             "name": self.name,
             "filter": self.filter.text,
@@ -313,19 +376,13 @@ class Subscription:
         return self._hand_out()
 
     def _hand_out(self) -> Delivery:
-        publication, hops, position = self._queue.popleft()
+        publication, hops, position, leg = self._queue.popleft()
+        leg.waiting -= 1
         if position is not None:
             self._handed = publication.id
             self._handed_count += 1
-        self._owe()
+        leg.owe()
         return Delivery(publication.event, hops, position)
-
-    def _owe(self) -> None:
-        """One more was taken: grant the node credit, not for each one by itself."""
-        self._owed += 1
-        if self._owed * 2 >= self._window:
-            self._session.send((Credit(self._number, self._owed),))
-            self._owed = 0
 
     def _count_as_taken(self) -> None:
         """All that was handed out is taken; the node hears of it now or soon."""
@@ -350,20 +407,20 @@ class Subscription:
         if event_id == self._handed:
             self._handed = None
         self._handed_count = 0
-        self._session.send((Acknowledged(self._number, position),))
+        self._acknowledge(position)
 
-    # --- what the session says -------------------------------------------------------------------
+    def _acknowledge(self, position: int) -> None:
+        self._leg.session.send((Acknowledged(self._leg.number, position),))
 
-    def begin(self) -> SubscribeWanted:
-        """What asks the node for the subscription."""
+    # --- what its legs say -------------------------------------------------------------------
+
+    def wish(self, leg: Leg, credit: int) -> SubscribeWanted:
+        """What asks a node for the subscription."""
         options = self._options
-        # What waits here has used up credit already, and gives it back when it is taken.
-        self._owed = 0
-        credit = max(self._window - len(self._queue), 0)
         since = "" if self._has_begun else options.since
         return SubscribeWanted(
-            self._number,
-            self.filter,
+            leg.number,
+            leg.filter,
             options.name,
             options.durable,
             since,
@@ -372,51 +429,134 @@ class Subscription:
             credit,
         )
 
-    def on_event(self, publication: Publication, hops: int, position: int | None) -> None:
-        """An event; a double of a durable subscription's is passed over."""
-        if position is not None and not self._is_new(publication.id, position):
-            self._owe()
+    def on_event(self, leg: Leg, publication: Publication, hops: int, position: int | None) -> None:
+        """An event; one that has come before, on another leg or connection, is passed over."""
+        if position is not None:
+            is_new = self._is_new(publication.id, position)
+        else:
+            may_double = self._coming is not None or leg.session.hears_moves
+            is_new = not may_double or self._remember(publication.id)
+        if not is_new:
+            leg.owe()
             return
-        self._queue.append((publication, hops, position))
+        leg.waiting += 1
+        self._queue.append((publication, hops, position, leg))
         self._news.set()
 
     def _is_new(self, event_id: str, position: int) -> bool:
-        if event_id in self._remembered:
+        if not self._remember(event_id):
             if event_id in self._unacknowledged:
                 self._unacknowledged[event_id] = position
             elif not self._unacknowledged:
-                self._session.send((Acknowledged(self._number, position),))
+                self._acknowledge(position)
             return False
-        self._remembered[event_id] = None
-        if len(self._remembered) > REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
         self._unacknowledged[event_id] = position
         if len(self._unacknowledged) > REMEMBERED_MAX:
             # Later ones stand for it: what is acknowledged, is up to a position.
             del self._unacknowledged[next(iter(self._unacknowledged))]
         return True
 
-    def on_state(self, state: SubscriptionState) -> None:
-        """What has become of it at the node."""
+    def _remember(self, event_id: str) -> bool:
+        """Whether the event is new; it is known from now on."""
+        if event_id in self._remembered:
+            return False
+        self._remembered[event_id] = None
+        if len(self._remembered) > REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        return True
+
+    def on_state(self, leg: Leg, state: SubscriptionState) -> None:
+        """What has become of it at a node."""
         self._has_begun = True
-        self.dropped = self._dropped_before + state.dropped
-        self._state = state
+        if leg is self._leg:
+            self.dropped = self._dropped_before + state.dropped
         if state.phase is SubscriptionPhase.ENDED:
-            self._session.remove(self._number)
-            self.on_closed(state.detail or "the node ended it")
+            leg.session.remove(leg.number)
+            if leg is self._leg:
+                self._end(state.detail or "the node ended it")
+            else:
+                self._coming = None
         self._changed.set()
 
-    def on_lost(self) -> None:
-        """The connection is lost; the session asks for the subscription again on the next one."""
-        self._state = None
+    def on_move_proposed(self, leg: Leg, node: str) -> None:
+        """The node thinks that another one suits it better."""
+        if self._moves is not None and leg is self._leg and self._coming is None:
+            self._moves.propose(self, node)
+
+    def on_lost(self, leg: Leg) -> None:
+        """The connection is lost; the session asks for the leg again on the next one."""
+        if leg is not self._leg:
+            return
         self._dropped_before = self.dropped
         if not self.is_durable:
             self.gaps += 1
+        if self._coming is not None and self._coming.is_ready:
+            # What was under way to the old node is lost: that is the gap.
+            self.settle_on(self._coming)
 
-    def on_closed(self, reason: str | None) -> None:
-        """Nothing more comes."""
+    def on_closed(self, leg: Leg, reason: str | None) -> None:
+        """Nothing more comes on a leg; without a reason, because nobody wants it."""
+        if leg is not self._leg:
+            self._coming = None
+            self._changed.set()
+        elif reason is None or (self._coming is None and self._home.is_closed):
+            self._end(reason)
+        else:
+            self.on_lost(leg)
+            if leg is self._leg:
+                self._go_home()
+
+    def _go_home(self) -> None:
+        """The node that it had moved to is gone: stand where the client is connected."""
+        if self._home.is_closed:
+            self._end("the connection to the node was lost")
+            return
+        self._leg = Leg(self, self._home, self.filter, self._window)
+        self._leg.stand()
+        self._changed.set()
+
+    def _end(self, reason: str | None) -> None:
         if not self._is_over:
             self._is_over = True
             self._failure = reason
             self._news.set()
             self._changed.set()
+
+    # --- moving ----------------------------------------------------------------------------------
+
+    def step(self, session: Session) -> Leg | None:
+        """Subscribe at another node as well; None if it is there already, or over, or changing."""
+        if self._is_over or self._coming is not None or session is self._leg.session:
+            return None
+        return self._begin_leg(session, self.filter, follows=True)
+
+    def _begin_leg(self, session: Session, wanted: Filter, *, follows: bool = False) -> Leg:
+        leg = Leg(self, session, wanted, self._window, follows=follows)
+        leg.stand()
+        self._coming = leg
+        return leg
+
+    async def stands_on(self, leg: Leg) -> None:
+        """Wait until the coming leg is as good as the first; raises ClientError if it is not."""
+        await self._until(lambda: not self._is_coming(leg) or (leg.is_ready and self.is_ready))
+        if not self._is_coming(leg):
+            raise ClientError("the other node does not take the subscription")
+        if leg.state is not None and leg.state.detail != self.detail:
+            raise ClientError("the other node grants something else")
+
+    def settle_on(self, leg: Leg) -> None:
+        """The coming leg takes the place of the first one, which ends."""
+        if not self._is_coming(leg) or self._is_over:
+            return
+        old, self._leg, self._coming = self._leg, leg, None
+        old.leave()
+        self._dropped_before = self.dropped
+        self._changed.set()
+
+    def step_back(self, leg: Leg) -> None:
+        """The coming leg is not wanted; nothing if it has taken the place of the first one."""
+        if self._is_coming(leg):
+            self._coming = None
+            leg.leave()
+        if not self.is_durable and not leg.session.hears_moves:
+            self._remembered.clear()

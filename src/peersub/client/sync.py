@@ -110,6 +110,10 @@ class SyncSubscription:
         while (event := self.next()) is not None:
             yield event
 
+    def change(self, filter: str | Filter, timeout: float | None = None) -> None:  # noqa: A002
+        """Want something else from now on; raises what `Subscription.change` does."""
+        self._loop.run(self._subscription.change(filter, timeout))
+
     def acknowledge(self, last: Delivery | Event) -> None:
         """All up to this event was taken; raises what `Subscription.acknowledge` does."""
         self._loop.run(self._subscription.acknowledge(last))

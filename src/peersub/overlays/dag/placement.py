@@ -1,8 +1,9 @@
 """Placement: which super-peer a subscriber should be with (§4.3.1).
 
 The paper: a super-peer "computes the common set" of the subscriber's topics with its own and its
-neighbours' and, if a neighbour has more of them, proposes that the subscriber joins its cluster; each change of what the subscriber wants renews the proposal. So who wants the same meets
-on few super-peers, and these are members of few layers.
+neighbours' and, if a neighbour has more of them, proposes that the subscriber joins its cluster;
+each change of what the subscriber wants renews the proposal. So who wants the same meets on few
+super-peers, and these are members of few layers.
 
 The law: a proposed node has more of the subscriber's layers than this one has, and no neighbour has
 more. A tie with this node is no reason to move.
