@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from peersub.filters.filter import Filter, Matchable, attributes_of
 from peersub.matching.parallel import Background, exclusive, return_free_memory
 from peersub.matching.shared_entries import SharedEntries
-from peersub.matching.small_index import SmallIndex
+from peersub.matching.small_index import Probe, SmallIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,23 +141,35 @@ class Matcher:
 
     # --- matching -------------------------------------------------------------------------------
 
-    def match(self, event: Matchable) -> list[str]:
+    def match(self, event: Matchable, probe: Probe | None = None) -> list[str]:
         """The ids of the subscriptions that want an event, each once.
 
         Args:
             event: attributes, an `Event`, or an XML document (bytes or str).
+            probe: of the same event, where other matchers are asked about it as well.
         """
         attributes = attributes_of(event)
         with self._exclusive:
             segments = self._segments
             recent = [
                 name
-                for entry in self._recent_index.match(attributes)
+                for entry in self._recent_index.match(probe or Probe(attributes))
                 for name in self._recent.ids(entry)
             ]
             patterns = self._match_patterns(event) if self._pattern_index is not None else []
         found = [name for segment in segments for name in segment.match(attributes)]
         return found + recent + patterns
+
+    def matches_any(self, event: Matchable, probe: Probe | None = None) -> bool:
+        """Whether there is a subscription that wants an event; arguments as of `match`."""
+        attributes = attributes_of(event)
+        with self._exclusive:
+            segments = self._segments
+            if self._recent_index.matches_any(probe or Probe(attributes)) or (
+                self._pattern_index is not None and self._match_patterns(event)
+            ):
+                return True
+        return any(segment.match(attributes) for segment in segments)
 
     def _match_patterns(self, event: Matchable) -> list[str]:
         assert self._pattern_index is not None
@@ -238,7 +250,7 @@ class Matcher:
         with self._exclusive:
             return [
                 name
-                for entry in self._recent_index.match(attributes)
+                for entry in self._recent_index.match(Probe(attributes))
                 for name in self._recent.ids(entry)
             ]
 

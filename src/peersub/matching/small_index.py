@@ -2,9 +2,10 @@
 
 Each conjunction waits under one *access predicate*, the most selective that it has: under each
 value of an equality or IN, or in the cells that its interval meets. An event looks up its values,
-and only the conjunctions found there are checked in full. Intervals are kept per slot (attribute
-and class) in up to CELLS_MAX cells between sampled bounds, laid anew each time the slot has
-doubled.
+and of the conjunctions found there only what is left to ask is checked: nothing, where the access
+predicate was all, and the cell lies wholly in the interval. Intervals are kept per slot (attribute
+and class) in cells between their own bounds, or between some of them where cells would be too many,
+laid anew each time the slot has doubled.
 
 A small node needs nothing else; a large matcher keeps its newest subscriptions here.
 """
@@ -12,17 +13,19 @@ A small node needs nothing else; a large matcher keeps its newest subscriptions 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from peersub.events.kinds import KindClass, comparable, is_missing, value_at
 from peersub.filters.boxes import FALSE, TRUE, UNDEFINED, Box, Path
 from peersub.filters.domains import Domain
 from peersub.filters.intervals import FULL, Cut, IntervalSet, contains_value, single_points
+from peersub.filters.patterns import TextTest
 
-__all__ = ["SmallIndex"]
+__all__ = ["Probe", "SmallIndex"]
 
-CELLS_MAX = 64
+CELLS_PER_INTERVAL_MAX = 32
+"""How many cells an interval may meet, on average: where they overlap much, cells are wider."""
 POINTS_MAX = 32
 """A longer IN list is no good access predicate: it would stand in too many places."""
 
@@ -30,8 +33,22 @@ Slot = tuple[Path, KindClass]
 Key = tuple[KindClass, Any] | None
 
 
-class _Probe:
-    """An event while it is being matched: each attribute is looked up and classified once."""
+class _Rest(NamedTuple):
+    """What is left to ask about a conjunction beside its access predicate."""
+
+    domains: tuple[tuple[Path, Domain], ...]
+    tests: tuple[tuple[TextTest, int], ...]
+
+
+_Place = dict[int, tuple[int, _Rest | None]]
+"""By conjunct, its entry and what is left to ask; None: nothing, it holds."""
+
+
+class Probe:
+    """An event while it is being matched: each attribute is looked up and classified once.
+
+    Whoever asks several indexes about an event hands the same probe to all of them.
+    """
 
     __slots__ = ("_attributes", "_known")
 
@@ -49,16 +66,16 @@ class _Probe:
             self._known[path] = found
         return found
 
-    def lies_in(self, box: Box) -> bool:
+    def meets(self, rest: _Rest) -> bool:
         """The twin of `box_matches` on what is known of the event."""
-        for path, domain in box.domains.items():
+        for path, domain in rest.domains:
             place, present = self.key(path)
             if place is None:
                 if not (domain.other if present else domain.absent):
                     return False
             elif not contains_value(domain.sets[place[0]], place[1]):
                 return False
-        for test, truth in box.tests.items():
+        for test, truth in rest.tests:
             place, _ = self.key(test.path)
             if place is None or place[0] is not KindClass.STRING:
                 outcome = UNDEFINED
@@ -70,62 +87,83 @@ class _Probe:
 
 
 class _Cells:
-    """The conjunctions of one slot whose access predicate is an interval."""
+    """The conjunctions of one slot whose access predicate is an interval, or several.
 
-    __slots__ = ("bounds", "cells", "holders", "laid_at")
+    Cell c holds the keys from the cut `bounds[c - 1]` up to the cut `bounds[c]`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_slot", "bounds", "cells", "holders", "laid_at")
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
         self.bounds: list[Cut] = []
-        self.cells: list[dict[int, Box]] = [{}]
-        self.holders: dict[int, tuple[Box, IntervalSet]] = {}
+        self.cells: list[_Place] = [{}]
+        self.holders: dict[int, tuple[int, Box]] = {}
         self.laid_at = 8
 
-    def add(self, conjunct: int, box: Box, cuts: IntervalSet) -> None:
-        self.holders[conjunct] = (box, cuts)
+    def add(self, conjunct: int, entry: int, box: Box) -> None:
+        self.holders[conjunct] = (entry, box)
         if len(self.holders) > self.laid_at:
             self._lay()
         else:
-            self._enter(conjunct, box, cuts)
+            self._enter(conjunct, entry, box)
 
     def remove(self, conjunct: int) -> None:
-        _, cuts = self.holders.pop(conjunct)
-        for cell in self._met(cuts):
+        _, box = self.holders.pop(conjunct)
+        for cell in self._met(self._cuts(box)):
             self.cells[cell].pop(conjunct, None)
 
-    def at(self, key: Any) -> dict[int, Box]:
+    def at(self, key: Any) -> _Place:
         return self.cells[bisect_right(self.bounds, (key, 0))]
 
+    def _cuts(self, box: Box) -> IntervalSet:
+        path, kind_class = self._slot
+        return box.domains[path].sets[kind_class]
+
     def _met(self, cuts: IntervalSet) -> range:
+        """From the first cell that may meet the intervals to the last; others may be among them."""
         first = bisect_right(self.bounds, cuts[0])
         return range(first, bisect_right(self.bounds, cuts[-1]) + 1)
 
-    def _enter(self, conjunct: int, box: Box, cuts: IntervalSet) -> None:
+    def _enter(self, conjunct: int, entry: int, box: Box) -> None:
+        cuts, bounds = self._cuts(box), self.bounds
+        partly, wholly = _rest(box, None), _rest(box, self._slot[0])
         for cell in self._met(cuts):
-            self.cells[cell][conjunct] = box
+            lower = bounds[cell - 1] if cell else FULL[0]
+            upper = bounds[cell] if cell < len(bounds) else FULL[1]
+            # Cuts begin and end intervals in turn: after an odd number of them is inside.
+            before = bisect_right(cuts, lower)
+            is_same_throughout = before == len(cuts) or upper <= cuts[before]
+            if not is_same_throughout:
+                self.cells[cell][conjunct] = (entry, partly)
+            elif before % 2:
+                self.cells[cell][conjunct] = (entry, wholly)
 
     def _lay(self) -> None:
-        """Place the cells' bounds at quantiles of the intervals' own bounds."""
+        """Place the cells' bounds at the intervals' own, or at quantiles of these."""
         self.laid_at = 2 * len(self.holders)
-        ends = sorted({cut for _, cuts in self.holders.values() for cut in (cuts[0], cuts[-1])})
-        step = max(1, len(ends) // CELLS_MAX)
-        self.bounds = ends[::step][:CELLS_MAX]
+        all_cuts = [self._cuts(box) for _, box in self.holders.values()]
+        ends = sorted({cut for cuts in all_cuts for cut in (cuts[0], cuts[-1])})
+        rank = {cut: place for place, cut in enumerate(ends)}
+        met = sum(rank[cuts[-1]] - rank[cuts[0]] for cuts in all_cuts)
+        step = 1 + met // (CELLS_PER_INTERVAL_MAX * len(all_cuts))
+        self.bounds = ends[::step]
         self.cells = [{} for _ in range(len(self.bounds) + 1)]
-        for conjunct, (box, cuts) in self.holders.items():
-            self._enter(conjunct, box, cuts)
+        for conjunct, (entry, box) in self.holders.items():
+            self._enter(conjunct, entry, box)
 
 
 class SmallIndex:
     """Unions of boxes by number; `match` gives the numbers whose union holds the event."""
 
-    __slots__ = ("_conjuncts", "_entry_of", "_everywhere", "_next", "_points", "_ranges")
+    __slots__ = ("_conjuncts", "_everywhere", "_next", "_points", "_ranges")
 
     def __init__(self) -> None:
         self._next = 0
-        self._entry_of: dict[int, int] = {}
         self._conjuncts: dict[int, list[tuple[int, Box]]] = {}
-        self._points: dict[Slot, dict[Any, dict[int, Box]]] = {}
+        self._points: dict[Slot, dict[Any, _Place]] = {}
         self._ranges: dict[Slot, _Cells] = {}
-        self._everywhere: dict[int, Box] = {}
+        self._everywhere: _Place = {}
 
     def __len__(self) -> int:
         return len(self._conjuncts)
@@ -137,52 +175,57 @@ class SmallIndex:
         for box in boxes:
             conjunct = self._next
             self._next += 1
-            self._entry_of[conjunct] = entry
             numbered.append((conjunct, box))
-            self._enter(conjunct, box)
+            self._enter(conjunct, entry, box)
         self._conjuncts[entry] = numbered
 
     def remove(self, entry: int) -> None:
         """Take a union out again."""
         for conjunct, box in self._conjuncts.pop(entry):
-            del self._entry_of[conjunct]
             self._leave(conjunct, box)
 
-    def match(self, attributes: Mapping[str, Any]) -> list[int]:
+    def match(self, probe: Probe) -> list[int]:
         """The numbers of the unions that hold the event, each once, ascending."""
-        probe = _Probe(attributes)
         found: set[int] = set()
-        for candidates in self._candidates(probe):
-            for conjunct, box in candidates.items():
-                entry = self._entry_of[conjunct]
-                if entry not in found and probe.lies_in(box):
+        for place in self._places(probe):
+            for entry, rest in place.values():
+                if entry not in found and (rest is None or probe.meets(rest)):
                     found.add(entry)
         return sorted(found)
 
-    def _candidates(self, probe: _Probe) -> Iterator[dict[int, Box]]:
-        yield self._everywhere
-        for (path, kind_class), by_key in self._points.items():
-            place, _ = probe.key(path)
-            if place is not None and place[0] is kind_class:
-                found = by_key.get(place[1])
-                if found is not None:
-                    yield found
-        for (path, kind_class), cells in self._ranges.items():
-            place, _ = probe.key(path)
-            if place is not None and place[0] is kind_class:
-                yield cells.at(place[1])
+    def matches_any(self, probe: Probe) -> bool:
+        """Whether one of the unions holds the event."""
+        for place in self._places(probe):
+            for _, rest in place.values():
+                if rest is None or probe.meets(rest):
+                    return True
+        return False
 
-    def _enter(self, conjunct: int, box: Box) -> None:
+    def _places(self, probe: Probe) -> list[_Place]:
+        """Where the conjunctions stand that the event may meet."""
+        places = [self._everywhere] if self._everywhere else []
+        for (path, kind_class), by_key in self._points.items():
+            key, _ = probe.key(path)
+            if key is not None and key[0] is kind_class:
+                found = by_key.get(key[1])
+                if found is not None:
+                    places.append(found)
+        for (path, kind_class), cells in self._ranges.items():
+            key, _ = probe.key(path)
+            if key is not None and key[0] is kind_class:
+                places.append(cells.at(key[1]))
+        return places
+
+    def _enter(self, conjunct: int, entry: int, box: Box) -> None:
         slot, keys = _access(box)
         if slot is None:
-            self._everywhere[conjunct] = box
+            self._everywhere[conjunct] = (entry, _rest(box, None))
         elif keys is not None:
-            by_key = self._points.setdefault(slot, {})
+            by_key, rest = self._points.setdefault(slot, {}), _rest(box, slot[0])
             for key in keys:
-                by_key.setdefault(key, {})[conjunct] = box
+                by_key.setdefault(key, {})[conjunct] = (entry, rest)
         else:
-            cells = self._ranges.setdefault(slot, _Cells())
-            cells.add(conjunct, box, box.domains[slot[0]].sets[slot[1]])
+            self._ranges.setdefault(slot, _Cells(slot)).add(conjunct, entry, box)
 
     def _leave(self, conjunct: int, box: Box) -> None:
         slot, keys = _access(box)
@@ -200,6 +243,12 @@ class SmallIndex:
             self._ranges[slot].remove(conjunct)
             if not self._ranges[slot].holders:
                 del self._ranges[slot]
+
+
+def _rest(box: Box, settled: Path | None) -> _Rest | None:
+    """What is left to ask of a box if its access predicate has settled an attribute."""
+    domains = tuple([(path, domain) for path, domain in box.domains.items() if path != settled])
+    return _Rest(domains, tuple(box.tests.items())) if domains or box.tests else None
 
 
 def _access(box: Box) -> tuple[Slot | None, list[Any] | None]:

@@ -153,7 +153,7 @@ class Home:
                 self._matcher = Matcher()
                 for name, wanted in self.subscriptions.items():
                     self._matcher.add(name, wanted)
-            found = list(self._matcher.match(publication.event))
+            found = self._matcher.match(publication.event, publication.probe)
         return tuple(sorted(found))
 
     # --- handing over --------------------------------------------------------------------------

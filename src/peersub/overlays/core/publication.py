@@ -8,6 +8,7 @@ from typing import Any
 
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
+from peersub.matching.small_index import Probe
 
 __all__ = ["ANSWERS_KEPT_MAX", "Delivery", "Publication"]
 
@@ -36,7 +37,10 @@ class Publication:
     promise are.
     """
 
-    __slots__ = ("_answers", "_attributes", "_event", "_unpack", "body", "delivery", "id", "packed")
+    __slots__ = (
+        *("_answers", "_attributes", "_event", "_probe", "_unpack"),
+        *("body", "delivery", "id", "packed"),
+    )
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Publication:
         self._attributes = attributes
         self._unpack = unpack
         self._event: Event | None = None
+        self._probe: Probe | None = None
         self._answers: dict[bytes, bool] = {}
 
     @classmethod
@@ -87,6 +92,13 @@ class Publication:
         if self._event is None:
             self._event = Event(self.id, self.attributes, self.body)
         return self._event
+
+    @property
+    def probe(self) -> Probe:
+        """What the indexes of all edges, and of the home, share while they are asked."""
+        if self._probe is None:
+            self._probe = Probe(self.attributes)
+        return self._probe
 
     def matches(self, wanted: Filter) -> bool:
         """Whether the filter wants the event. Asked once per filter: many edges share theirs."""

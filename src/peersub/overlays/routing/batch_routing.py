@@ -56,9 +56,12 @@ class BatchRouting:
         filters = self._home_up_to_date()
         assert self._home_flags is not None
         wanted = filters.match(batch.table, batch.bodies)
-        found: list[tuple[str, np.ndarray]] = []
-        for number, rows in wanted.by_filter(self._home_flags):
-            found += [(name, rows) for name in self._home_names[number]]
+        names = self._home_names
+        found = [
+            (name, rows)
+            for number, rows in wanted.by_filter(self._home_flags)
+            for name in names[number]
+        ]
         found.sort(key=_NAME)
         return tuple(found)
 

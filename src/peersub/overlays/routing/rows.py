@@ -157,7 +157,7 @@ class Rows:
         index = self._index if self._index is not None else self._index_if_it_pays()
         if index is None:
             return publication.matches_any(map(_FILTER_OF, self.entries))
-        return bool(index.match(publication.event))
+        return index.matches_any(publication.event, publication.probe)
 
     def wanting(self, publication: Publication) -> Iterator[Entry]:
         """The rows that want the event, in no order; found one by one, as far as is asked."""
@@ -167,7 +167,7 @@ class Rows:
                 if publication.matches(entry[1]):
                     yield entry
         else:
-            for place in index.match(publication.event):
+            for place in index.match(publication.event, publication.probe):
                 yield self.entries[int(place)]
 
     def _index_if_it_pays(self) -> Matcher | None:
