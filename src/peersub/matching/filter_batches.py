@@ -10,7 +10,6 @@ Filters are known by their number, which stays as long as the filter is in use.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -47,16 +46,19 @@ class Wanted:
 
     def by_filter(self, is_meant: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Per filter of some, `is_meant` having a flag for each: its rows, rising."""
-        meant = is_meant[self.filters]
-        rows, filters = self.rows[meant], self.filters[meant]
-        if not len(rows):
-            return
+        rows, filters = self.rows, self.filters
+        if not is_meant.all():
+            meant = is_meant[filters]
+            rows, filters = rows[meant], filters[meant]
         # The rows of one filter come in order: it is asked about them in order.
         order = np.argsort(filters, kind="stable")
-        rows, filters = rows[order], filters[order]
-        begins = np.flatnonzero(np.diff(filters, prepend=-1)).tolist()
-        for begin, end in pairwise([*begins, len(rows)]):
-            yield int(filters[begin]), rows[begin:end]
+        rows = rows[order]
+        counts = np.bincount(filters, minlength=len(is_meant))
+        numbers = np.flatnonzero(counts)
+        end = 0
+        for number, count in zip(numbers.tolist(), counts[numbers].tolist(), strict=True):
+            begin, end = end, end + count
+            yield number, rows[begin:end]
 
     def rows_of(self, is_meant: np.ndarray) -> np.ndarray:
         """The rows, rising, that one of some filters wants; `is_meant` has a flag per filter."""

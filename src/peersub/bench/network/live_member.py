@@ -98,7 +98,12 @@ class LiveMember:
         self._tally: Tally | None = None
         self._subscriptions: tuple[Subscription, ...] = ()
         self._batch: Batch | None = None
-        self._hashes = np.zeros(0, np.int64)
+        self._batch_hops = 0
+        self._batch_places: list[int] = []
+        self._batch_rows: list[np.ndarray] = []
+        self._batch_deliveries = 0
+        """What came of the batch that comes at present: all subscribers of the host get their parts
+        one after the other, and they are counted together."""
         self._tables: list[pa.Table] = []
         self._publications: list[Publication] = []
         self._open = 0
@@ -214,6 +219,8 @@ class LiveMember:
 
     async def arm(self, arm: Arm) -> None:
         """A trial begins."""
+        self._batch, self._batch_places, self._batch_rows = None, [], []
+        self._batch_deliveries = 0
         self._tally = Tally(
             len(self._subscriptions),
             expected=arm.expected,
@@ -232,13 +239,24 @@ class LiveMember:
 
     def on_events(self, place: int, batch: Batch, rows: np.ndarray, hops: int) -> None:
         """Events of a batch for one subscriber."""
-        if self._tally is None:
-            return
-        if batch is not self._batch:
-            # All subscribers of the host get their parts of one batch, one after the other.
-            self._batch = batch
-            self._hashes = hash_of(batch.table["number"].to_numpy())
-        self._tally.add(place, self._hashes[rows], hops)
+        if batch is not self._batch or hops != self._batch_hops:
+            self._count_batch()
+            self._batch, self._batch_hops = batch, hops
+        self._batch_places.append(place)
+        self._batch_rows.append(rows)
+        self._batch_deliveries += len(rows)
+        if self._tally is not None and self._batch_deliveries >= self._tally.missing:
+            self._count_batch()
+
+    def _count_batch(self) -> None:
+        """Count what came of a batch so far."""
+        batch, places, rows = self._batch, self._batch_places, self._batch_rows
+        self._batch, self._batch_places, self._batch_rows = None, [], []
+        self._batch_deliveries = 0
+        if self._tally is not None and batch is not None:
+            hashes = hash_of(batch.table["number"].to_numpy())
+            subscribers = np.repeat(places, [len(each) for each in rows])
+            self._tally.add_pairs(subscribers, hashes[np.concatenate(rows)], self._batch_hops)
 
     async def complete(self, timeout_s: float) -> bool:
         """Wait for what is expected."""
@@ -253,6 +271,7 @@ class LiveMember:
     async def report(self) -> HostReport:
         """What came."""
         assert self._tally is not None
+        self._count_batch()
         return self._tally.report()
 
     async def bytes_out(self) -> int | None:

@@ -20,11 +20,11 @@ from peersub.bench.network.workload import KINDS, Workload
 
 __all__ = ["NetworkResult", "NetworkSettings", "missing_system", "run_network"]
 
-EVENTS_MAX: Final = 262_144
+EVENTS_MAX: Final = 524_288
 BYTES_MAX: Final = 128 * 1_024 * 1_024
 """Of the events of one trial."""
 DELIVERIES_MAX: Final = 3_200_000
-MESSAGE_SLOWER: Final = 4
+MESSAGE_SLOWER: Final = 8
 """Systems that take messages one by one get fewer events by this factor, so that a trial takes
 about as long."""
 SINGLE_SLOWER: Final = 256

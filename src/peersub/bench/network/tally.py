@@ -60,13 +60,10 @@ class Tally:
         if not expected:
             self._end()
 
-    def add(self, subscriber: int, hashes: np.ndarray, hops: int = 1) -> None:
-        """Events for one subscriber."""
-        if self._lose_one:
-            hashes, self._lose_one = hashes[1:], False
-        self._counts[subscriber] += len(hashes)
-        self._checksums[subscriber] += int(hashes.sum())
-        self._saw(len(hashes), hops)
+    @property
+    def missing(self) -> int:
+        """How many deliveries have not come yet of those that are expected."""
+        return self._expected - self._received
 
     def add_one(self, subscriber: int, number: int, hops: int = 1) -> None:
         """One event for one subscriber."""
@@ -77,7 +74,7 @@ class Tally:
         self._checksums[subscriber] += hash_of_one(number)
         self._saw(1, hops)
 
-    def add_pairs(self, subscribers: np.ndarray, hashes: np.ndarray) -> None:
+    def add_pairs(self, subscribers: np.ndarray, hashes: np.ndarray, hops: int = 1) -> None:
         """Events and subscribers, place by place."""
         if self._lose_one and len(hashes):
             subscribers, hashes, self._lose_one = subscribers[1:], hashes[1:], False
@@ -87,7 +84,7 @@ class Tally:
         sums = np.bincount(subscribers, weights=hashes, minlength=size)
         self._counts = (counts + self._counts).tolist()
         self._checksums = (sums.astype(np.int64) + self._checksums).tolist()
-        self._saw(len(hashes), 1)
+        self._saw(len(hashes), hops)
 
     def add_latency(self, sent_ns: int) -> None:
         """A delivery, just now, of an event that was sent at this time."""

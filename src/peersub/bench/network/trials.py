@@ -32,6 +32,7 @@ from peersub.bench.network.workload import (
     generate_events,
     subscriptions_of,
 )
+from peersub.overlays.core.batch import BATCH_ROWS_MAX
 
 __all__ = ["Latencies", "Network", "Trial", "TrialResult"]
 
@@ -44,6 +45,8 @@ WARM_UP_PAUSE_S: Final = 0.25
 WARM_UP_S_MAX: Final = 5.0
 LOST_S_MAX: Final = 0.5
 """How long to wait for what is known to be lost."""
+TABLE_BYTES: Final = 4 * 1_024 * 1_024
+"""Of the events of one table, where they travel in columns."""
 MISMATCHES_MAX: Final = 5
 """Subscribers that are named for one trial."""
 
@@ -227,6 +230,7 @@ class Network:
             events=trial.events,
             form=trial.form,
             at_least_once=trial.at_least_once,
+            batch_rows=min(BATCH_ROWS_MAX, TABLE_BYTES // workload.payload_bytes),
             per_second=trial.per_second,
         )
         crew.publisher.call("prepare", publishing)
