@@ -252,6 +252,27 @@ def bench_semantic(
     return run_bench_semantic(dict(locals()))
 
 
+@bench_app.command("dag")
+def bench_dag(
+    sizes: Annotated[
+        str, typer.Option(help="Members of the layers that go through rounds.")
+    ] = "50,200,1000",
+    degrees: Annotated[str, typer.Option(help="Neighbours of a member there.")] = "4,8",
+    nodes: Annotated[
+        int, typer.Option(min=0, help="Nodes of the simulated network; 0: leave it out.")
+    ] = 1_000,
+    events: Annotated[int, typer.Option(min=1, help="Events that it gets, twice.")] = 50,
+    crash: Annotated[float, typer.Option(help="Share of its nodes that crash at once.")] = 0.3,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks, and graphs per layer.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Hold the anonymous overlay to its bounds: rounds, copies, idle cost, repair."""
+    from peersub.cli.bench_dag_commands import run_bench_dag
+
+    return run_bench_dag(dict(locals()))
+
+
 @bench_app.command("anonymity")
 def bench_anonymity(
     nodes: Annotated[int, typer.Option(min=1, help="Members of the layer.")] = 1_000,

@@ -1,4 +1,4 @@
-"""`peersub bench anonymity`: options to settings, results to tables, plots or JSON."""
+"""`peersub bench dag` and `bench anonymity`: options to settings, results to tables or JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peersub.cli.bench_semantic_command import folder_of
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 
-__all__ = ["run_bench_anonymity"]
+__all__ = ["run_bench_anonymity", "run_bench_dag"]
 
 
 def run_bench_anonymity(options: Mapping[str, Any]) -> int:
@@ -35,6 +35,32 @@ def run_bench_anonymity(options: Mapping[str, Any]) -> int:
     if folder is not None:
         for path in report.write(result, folder):
             progress(f"written: {path}")
+    if options["as_json"]:
+        print_json(report.as_json(result))
+    else:
+        report.show(result)
+    return report.exit_code(result)
+
+
+def run_bench_dag(options: Mapping[str, Any]) -> int:
+    """Run the benchmark with the knobs of the command line; 1 if a bound is broken."""
+    from peersub.bench.dag import report
+    from peersub.bench.dag.run import DagSettings, run_dag
+    from peersub.bench.report import stderr_progress
+
+    try:
+        settings = DagSettings(
+            sizes=listed("sizes", options["sizes"], int),
+            degrees=listed("degrees", options["degrees"], int),
+            nodes=options["nodes"],
+            events=options["events"],
+            crashed_share=options["crash"],
+            seeds=options["seeds"],
+            seed=options["seed"],
+        )
+    except ValueError as error:
+        raise CommandError(f"{error}.") from None
+    result = run_dag(settings, stderr_progress())
     if options["as_json"]:
         print_json(report.as_json(result))
     else:

@@ -1,0 +1,1 @@
+"""The anonymous overlay against its bounds: `peersub bench dag`."""
