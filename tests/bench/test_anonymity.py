@@ -20,6 +20,7 @@ from peersub.bench.anonymity.inference import (
     suspects,
     suspicion,
 )
+from peersub.bench.anonymity.rest import LAYER
 from peersub.bench.anonymity.run import (
     AnonymityResult,
     AnonymitySettings,
@@ -29,6 +30,7 @@ from peersub.bench.anonymity.run import (
 )
 from peersub.cli.bench_dag_commands import run_bench_anonymity
 from peersub.cli.failures import CommandError
+from peersub.overlays.core.draws import draw, draw_below
 from peersub.overlays.dag.graph import LayerGraph, layer_graph
 from peersub.overlays.dag.orientation import is_sink, turned
 from strategies import examples
@@ -211,7 +213,10 @@ def test_a_publisher_that_is_ruled_out_is_noticed() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> AnonymityResult:
-    return run_anonymity(AnonymitySettings(nodes=40, shares=(0.05, 0.3), graphs=2, spies_alone=3))
+    settings = AnonymitySettings(
+        nodes=40, shares=(0.05, 0.3), graphs=2, spies_alone=3, rest_nodes=20, rest_events=6
+    )
+    return run_anonymity(settings)
 
 
 def test_more_knowledge_leaves_less_anonymity(small: AnonymityResult) -> None:
@@ -237,13 +242,32 @@ def test_who_relays_knows_the_publisher(small: AnonymityResult) -> None:
     assert 0 < relayed.entropy_bits < relayed.entropy_bits_max
 
 
+def test_real_peers_at_rest_give_away_who_has_a_spy_for_a_neighbour(small: AnonymityResult) -> None:
+    assert [(each.overlay, each.share) for each in small.rest] == [
+        ("dag", 0.05),
+        ("dag", 0.3),
+        ("flood", 0.05),
+        ("flood", 0.3),
+    ]
+    dag, flood = small.rest[1], small.rest[3]
+    assert dag.events == flood.events > 0
+    assert flood.by_copy == flood.by_any_message > 0
+    # The first copy of all is the publisher's, in a layer too.
+    spies = np.array(sorted(range(20), key=lambda number: draw(1, "anonymity/spy", number))[:6])
+    graph = layer_graph(1, LAYER, [f"n{number}" for number in range(20)])
+    publishers = [draw_below(20, 1, "anonymity/publisher", number) for number in range(6)]
+    honest = [each for each in publishers if each not in spies]
+    near = [any(publisher in graph.neighbours[spy] for spy in spies) for publisher in honest]
+    assert dag.by_copy == pytest.approx(np.mean(near))
+
+
 def test_the_report_has_every_row(small: AnonymityResult, tmp_path: Any) -> None:
     assert report.exit_code(small) == 0
     written = report.write(small, tmp_path)
     assert [path.name for path in written][-1] == "anonymity.txt"
     text = written[-1].read_text()
     assert text.count("dag, relayed") == 4
-    assert text.count("flood") == 16
+    assert text.count("flood") == 18
     assert "<svg" in written[0].read_text()
 
 

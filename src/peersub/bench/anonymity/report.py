@@ -39,6 +39,7 @@ def as_json(result: AnonymityResult) -> dict[str, Any]:
     return {
         "settings": asdict(result.settings),
         "rows": [asdict(row) for row in result.rows],
+        "rest": [asdict(point) for point in result.rest],
         "wrong": list(result.wrong),
         "ok": not result.wrong,
     }
@@ -95,6 +96,8 @@ def show(result: AnonymityResult, console: Console | None = None) -> None:
     )
     for knows_graph in (True, False):
         out.print(_table(result, knows_graph=knows_graph))
+    if result.rest:
+        out.print(_rest(result))
     for each in result.wrong:
         out.print(f"WRONG {each}", markup=False)
 
@@ -121,4 +124,16 @@ def _table(result: AnonymityResult, *, knows_graph: bool) -> Table:
             f"{found.guessed:.1%}",
             f"{found.certain:.1%}",
         )
+    return table
+
+
+def _rest(result: AnonymityResult) -> Table:
+    title = f"Simulated peers at rest, {result.settings.rest_nodes:,} nodes: spies with one clock"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    table.add_column("overlay", no_wrap=True)
+    for column in ("share", "events", "suspected by any message", "by the first copy"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for point in result.rest:
+        shares = f"{point.by_any_message:.1%}", f"{point.by_copy:.1%}"
+        table.add_row(point.overlay, f"{point.share:.0%}", f"{point.events}", *shares)
     return table

@@ -27,6 +27,7 @@ from peersub.bench.anonymity.inference import (
     posteriors,
     suspicion,
 )
+from peersub.bench.anonymity.rest import RestPoint, measure_rest
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.dag.graph import LayerGraph, layer_graph
@@ -54,6 +55,8 @@ class AnonymitySettings:
         shares: shares of the members that are spies.
         graphs: how many graphs are drawn.
         spies_alone: how many spies of a share are looked at one by one.
+        rest_nodes: of the simulated networks at rest; 0 leaves them out.
+        rest_events: that travel through each.
         seed: of all draws.
 
     Raises:
@@ -65,6 +68,8 @@ class AnonymitySettings:
     shares: tuple[float, ...] = (0.01, 0.05, 0.1, 0.3)
     graphs: int = 3
     spies_alone: int = 20
+    rest_nodes: int = 300
+    rest_events: int = 100
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -72,7 +77,7 @@ class AnonymitySettings:
             raise ValueError("nodes are at least degree + 2, and the degree is at least 2")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise ValueError("shares are above 0 and below 1: 0.01,0.1")
-        for name in ("graphs", "spies_alone"):
+        for name in ("graphs", "spies_alone", "rest_events"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
 
@@ -96,6 +101,8 @@ class AnonymityResult:
 
     settings: AnonymitySettings
     rows: tuple[AnonymityRow, ...]
+    rest: tuple[RestPoint, ...]
+    """Real peers at rest."""
     wrong: tuple[str, ...]
 
     def row(self, overlay: str, share: float, kind: str, clock: Clock, *, graph: bool) -> Anonymity:
@@ -139,7 +146,13 @@ def run_anonymity(
         )
         for key, each in found.items()
     )
-    return AnonymityResult(settings=settings, rows=rows, wrong=tuple(wrong))
+    rest: list[RestPoint] = []
+    for overlay in ("dag", "flood") if settings.rest_nodes else ():
+        progress(f"{overlay} at rest, {settings.rest_nodes:,} nodes")
+        rest += measure_rest(
+            overlay, settings.rest_nodes, settings.rest_events, settings.shares, settings.seed
+        )
+    return AnonymityResult(settings=settings, rows=rows, rest=tuple(rest), wrong=tuple(wrong))
 
 
 def _graph(settings: AnonymitySettings, seed: int) -> LayerGraph:
