@@ -200,7 +200,7 @@ MESSAGES: dict[str, Any] = {
     "offer-fresh": dag.Offer("", 0, 0, True, False, None, False),
     "link-up-ok": dag.LinkUpOk("*", 1, 3, 2, 0, LABEL, True, (PEER,)),
     "later": dag.Later("*"),
-    "swap": dag.Swap("*"),
+    "swap": dag.Swap("*", 2, True),
     "link-down": dag.LinkDown("*", False, (PEER,)),
     "labelled": dag.Labelled("*", LABEL, False),
     "label-asked": dag.LabelAsked("", LABEL),

@@ -7,10 +7,10 @@ steps:
    that stays announces itself in its place. The last member withdraws the layer.
 2. It tells its neighbours of each other. Each links up with the next one of them, and agrees. Two
    neighbours do not leave at once: the smaller one goes first.
-3. At its next turn it passes on what it has, and drops its edges.
+3. When it is on turn it passes on what it has, and drops its edges in place of turning them.
 
-Law: at the turn of step 3 it holds all tokens, so nothing is on its way to it; and whatever its
-neighbours say after that turn takes the edges of step 2, which are up.
+Law: in step 3 it holds all tokens, so nothing is on its way to it; and whatever its
+neighbours say after that takes the edges of step 2, which are up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from peersub.overlays.core.draws import draw
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.dag.layer import Layer
 from peersub.overlays.dag.messages import (
@@ -176,7 +177,9 @@ class Departures:
             peer.send(other, LinkDown(layer.name, True))
         for other in (*layer.wishes, *layer.forming):
             layer.drop(other)
-        others = tuple(sorted(layer.edges))
+        # Another order each time: two that cannot link up need not be next to each other.
+        order = [(draw(peer.seed, "dag/leaving", self._attempts, *o), o) for o in layer.edges]
+        others = tuple(other for _, other in sorted(order))
         departure.waiting = dict.fromkeys(others)
         for other in others:
             peer.send(other, Leaving(layer.name, departure.attempt, others))
@@ -207,7 +210,7 @@ class Departures:
     def may_go(self, layer: Layer) -> bool:
         """Whether the coming turn is the last one."""
         departure = self._departures.get(layer.name)
-        return departure is not None and departure.stage is Stage.READY and not layer.queued
+        return departure is not None and departure.stage is Stage.READY
 
     def edges_changed(self, layer: Layer) -> None:
         """What the neighbours agreed to is no longer what there is."""
@@ -254,13 +257,18 @@ class Departures:
                 peer.send(sender, LeaveWait(layer.name, message.attempt))
                 return
             self._step_back(departure)
-        after = [other for other in message.others if other > peer.me]
-        if not after or after[0] in layer.edges:
+        place = message.others.index(peer.me) + 1 if peer.me in message.others else 0
+        after = message.others[place] if place < len(message.others) else None
+        owed = self._owed.pop(layer.name, {})
+        owed = {pair: attempt for pair, attempt in owed.items() if pair[0] != sender}
+        if owed:
+            self._owed[layer.name] = owed
+        if after is None or after == peer.me or after in layer.edges:
             peer.send(sender, LeaveOk(layer.name, message.attempt))
             return
-        owed = self._owed.setdefault(layer.name, {})
-        owed[(sender, after[0])] = message.attempt
-        peer.linking.wish(layer, after[0], must=True)
+        owed[(sender, after)] = message.attempt
+        self._owed[layer.name] = owed
+        peer.linking.wish(layer, after, must=True)
         peer.tend_later(layer)
 
     def edge_up(self, layer: Layer, other: PeerId) -> None:

@@ -33,7 +33,7 @@ from peersub.overlays.dag.orientation import (
 )
 from peersub.overlays.dag.settings import DagSettings
 
-__all__ = ["Edge", "Layer", "Wish"]
+__all__ = ["Asked", "Edge", "Layer", "Wish"]
 
 
 @dataclass(slots=True)
@@ -55,6 +55,18 @@ class Wish:
 
     since_ms: int
     must: bool = False
+    swaps: int = 0
+    """How often the two have changed roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An edge that another one wants, and waits to be invited to."""
+
+    path: tuple[PeerId, ...] = ()
+    """Whom its request came by."""
+    must: bool = False
+    swaps: int = 0
 
 
 class Layer:
@@ -93,8 +105,8 @@ class Layer:
         self.offers: dict[PeerId, int] = {}
         """Edges offered and not answered, with the turns taken before: they point away from us."""
         self.wishes: dict[PeerId, Wish] = {}
-        self.forming: dict[PeerId, tuple[PeerId, ...]] = {}
-        """Who wants an edge that points at us, and the path on which its request came."""
+        self.forming: dict[PeerId, Asked] = {}
+        """Who wants an edge that points at us."""
         self.inviting: dict[PeerId, None] = {}
         """Whom the turn is held for."""
         self.invited: dict[PeerId, Neighbour] = {}
@@ -175,6 +187,15 @@ class Layer:
                     send(peer, message)
                     edge.is_pressed = True
             send(peer, turn)
+
+    def pass_on_all(self, send: Callable[[PeerId, Message], None]) -> None:
+        """What is queued goes to the neighbours, from a sink that leaves: its tokens end here."""
+        for publication, sender in self.queued.values():
+            message = Passed(self.name, publication)
+            for peer in self.edges:
+                if sender != peer or not self.settings.skip_sender:
+                    send(peer, message)
+        self.queued.clear()
 
     def _free_of_forming(self, lid: int) -> int:
         """A lid at or above this one that those with whom an edge is wanted do not have either."""

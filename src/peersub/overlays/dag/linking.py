@@ -8,8 +8,10 @@
   until each has offered, declined, or had its time. Who is invited and does not fit takes turns
   until it does, meanwhile the sink stands still.
 * Values go round: one of two members that keep in step may never fit the other. After its time the
-  sink asks to be invited instead (`Swap`). Whichever of the two is ahead, if that one stands still
-  the other catches up with it, since nobody whom it waits for is ahead of it.
+  sink asks to be invited instead (`Swap`), and turns are held for longer. Whichever of the two is
+  ahead, if that one stands still the other catches up with it, since nobody whom it waits for is
+  ahead of it. In a layer that has grown together at several places each may be ahead of the other:
+  then they give up.
 * A member without edges fits everybody: it takes the value and lid that it is given, and offers to
   one at a time. A sink without edges takes the ones that fit the offer.
 * If two offer to each other at once, the smaller one answers and the larger one's offer counts.
@@ -25,7 +27,7 @@ from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw_share
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
-from peersub.overlays.dag.layer import Edge, Layer, Wish
+from peersub.overlays.dag.layer import Asked, Edge, Layer, Wish
 from peersub.overlays.dag.messages import (
     Invite,
     Label,
@@ -43,8 +45,11 @@ __all__ = ["FORMING_MAX", "KNOWN_TOLD_MAX", "Linking"]
 
 FORMING_MAX: Final = 64
 """Members that may wait for an edge with one; others are told that there is none."""
-KNOWN_TOLD_MAX: Final = 8
+KNOWN_TOLD_MAX: Final = 16
 """Members that a new neighbour is told of."""
+SWAPS_MAX: Final = 6
+"""How often two members change roles before they give up: where layers have grown together at
+several places each of the two may be ahead of the other, on different ways."""
 INVITE: Final = "dag/invite"
 
 
@@ -147,6 +152,7 @@ class Linking:
         origin = message.origin
         if origin == host.me or origin in layer.edges:
             return
+        host.learn(layer, (origin,))
         path = (*message.path, host.me)
         if not layer.is_sink and len(path) < host.settings.walk_steps_max:
             ahead = layer.way_on(host.seed, host.me, origin, path)
@@ -157,7 +163,7 @@ class Linking:
             host.send(origin, LinkDown(layer.name, True, tuple(layer.edges)[:KNOWN_TOLD_MAX]))
             return
         if origin not in layer.wishes:
-            layer.forming[origin] = path
+            layer.forming[origin] = Asked(path)
             host.touch(layer)
 
     def on_offer(self, layer: Layer, peer: PeerId, offer: Offer) -> None:
@@ -172,6 +178,7 @@ class Linking:
         if peer in layer.edges:
             layer.drop(peer)  # it would not ask: should it have lost the edge, it is gone
         crowded = len(layer.edges) >= host.settings.degree_max and not offer.must
+        crowded = crowded and peer not in layer.forming
         if not host.takes_edges(layer) or (crowded and not offer.is_fresh and layer.edges):
             layer.drop(peer)
             host.send(peer, LinkDown(layer.name, True))
@@ -179,7 +186,7 @@ class Linking:
             layer.forming.pop(peer, None)
             layer.inviting.pop(peer, None)
         elif peer in layer.forming or len(layer.forming) < FORMING_MAX:
-            layer.forming.setdefault(peer, ())
+            layer.forming.setdefault(peer, Asked((), offer.must))
             host.send(peer, Later(layer.name))
         else:
             host.send(peer, LinkDown(layer.name, True))
@@ -199,7 +206,7 @@ class Linking:
             if fitting is None:
                 return False
             layer.lid = fitting
-        known = tuple(other for other in layer.edges if other != peer)[:KNOWN_TOLD_MAX]
+        known = tuple(o for o in {**layer.edges, **layer.known} if o != peer)[:KNOWN_TOLD_MAX]
         layer.edges[peer] = Edge(val, lid, True, layer.turns)
         host.edge_up(layer, peer, offer.label, offer.is_announced)
         assert layer.label is not None
@@ -243,7 +250,7 @@ class Linking:
         for peer in others[others.index(last) + 1 :] if last in others else others:
             self._offer(layer, peer)
 
-    def on_swap(self, layer: Layer, peer: PeerId) -> None:
+    def on_swap(self, layer: Layer, peer: PeerId, message: Swap) -> None:
         """The other one wants to be invited instead."""
         if peer in layer.offers or peer in layer.edges:
             return  # this one's offer is on its way
@@ -252,7 +259,7 @@ class Linking:
         if wish is None or not self._host.takes_edges(layer):
             self._host.send(peer, LinkDown(layer.name, True))
             return
-        layer.forming[peer] = ()
+        layer.forming[peer] = Asked((), message.must, message.swaps)
         self._host.touch(layer)
 
     # --- invitations ---------------------------------------------------------------------------
@@ -260,16 +267,18 @@ class Linking:
     def invite(self, layer: Layer) -> bool:
         """A sink holds its turn for those who wait; whether there are any."""
         host = self._host
-        for peer, path in layer.forming.items():
+        for peer, asked in layer.forming.items():
             if peer not in layer.inviting:
                 if not layer.inviting:
                     self._rounds += 1
                     about = (layer.name, *host.me, self._rounds)
                     share = draw_share(host.seed, "dag/invite", *about)
-                    delay_ms = int((0.5 + share) * host.settings.invite_ms)
+                    doublings = max(each.swaps for each in layer.forming.values())
+                    hold_ms = host.settings.invite_ms << doublings
+                    delay_ms = int((0.5 + share) * hold_ms)
                     host.set_timer(Timer(INVITE, layer.name), max(delay_ms, 1))
                 layer.inviting[peer] = None
-                host.send(peer, Invite(layer.name, layer.val, layer.lid, path))
+                host.send(peer, Invite(layer.name, layer.val, layer.lid, asked.path))
         return bool(layer.inviting)
 
     def on_invite(self, layer: Layer, peer: PeerId, message: Invite) -> None:
@@ -296,8 +305,11 @@ class Linking:
             return
         host = self._host
         for peer in list(layer.inviting):
+            asked = layer.forming[peer]
             layer.drop(peer)
-            # However crowded the other one is by then: it has asked for this edge.
-            layer.wishes[peer] = Wish(host.now_ms, must=True)
-            host.send(peer, Swap(layer.name))
+            if asked.swaps >= SWAPS_MAX:
+                host.send(peer, LinkDown(layer.name, True))
+            else:
+                layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1)
+                host.send(peer, Swap(layer.name, asked.swaps + 1, asked.must))
         host.touch(layer)

@@ -174,9 +174,14 @@ class Later(_Plain, Message):
 
 @dataclass(frozen=True, slots=True)
 class Swap(_Plain, Message):
-    """Our values do not meet while I am a sink. Invite me when you are one."""
+    """Our values do not meet while I am a sink. Invite me when you are one.
+
+    `swaps` counts how often we changed roles: the more often, the longer turns are held.
+    """
 
     layer: str
+    swaps: int
+    must: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +295,7 @@ class Inherited(_Plain, Message):
 
 @dataclass(frozen=True, slots=True)
 class Leaving(_Plain, Message):
-    """I am about to leave. Link up with the one after you among my neighbours, then say so."""
+    """I am about to leave. Link up with the one after you in this list, then say so."""
 
     layer: str
     attempt: int

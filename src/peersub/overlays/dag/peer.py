@@ -263,8 +263,11 @@ class DagPeer:
     def wish_failed(self, layer: Layer, peer: PeerId, wish: Wish, is_member: bool) -> None:
         """There will be no such edge."""
         self.membership.wish_failed(layer, peer)
+        # Nor does it help to ask again: whoever has too many edges seldom has fewer later.
+        layer.known.pop(peer, None)
+        if wish.must:
+            self.repair.doubt(layer)
         if not is_member:
-            layer.known.pop(peer, None)
             self.departures.gone(layer, peer)
             if layer.name != EVERYBODY:
                 self.directory.forget(layer.name, peer)
@@ -335,7 +338,7 @@ class DagPeer:
         """Another node's peer says something."""
         handler = _HANDLERS.get(type(message))
         if handler is not None:
-            layer = self.layers.get(message.layer)
+            layer = None if self.is_leaving else self.layers.get(message.layer)
             if layer is not None:
                 handler(self, layer, sender, message)
             else:
@@ -443,6 +446,7 @@ class DagPeer:
             self.repair.lost(layer, peer.node)
             if wish is not None:
                 self.wish_failed(layer, peer, wish, is_member=False)
+                self.linking.offer_next(layer, peer)
             if not layer.is_member and layer.name != EVERYBODY:
                 self.membership.refused(layer, peer)
             self.tending.look(layer)
@@ -480,8 +484,8 @@ class DagPeer:
 
     def _leave(self) -> None:
         for layer in self.layers.values():
-            if layer.edges and layer.is_sink:
-                layer.take_turn(self.send)
+            if layer.is_sink:
+                layer.pass_on_all(self.send)
             others = tuple(sorted(layer.edges))
             for peer in {**layer.edges, **layer.wishes, **layer.forming}:
                 self.send(peer, said.LinkDown(layer.name, False, others))
@@ -513,10 +517,11 @@ class DagPeer:
         elif layer.forming and self.linking.invite(layer):
             pass
         elif layer.wants_turn:
-            layer.take_turn(self.send)
             if self.departures.may_go(layer):
+                layer.pass_on_all(self.send)
                 self.leave_layer(layer)
                 return
+            layer.take_turn(self.send)
             self.linking.offer_where_it_fits(layer)
             if layer.wants_turn:
                 layer.press(self.send)
@@ -536,7 +541,7 @@ _HANDLERS: dict[type, Handler] = {
     said.Offer: lambda peer, layer, sender, m: peer.linking.on_offer(layer, sender, m),
     said.LinkUpOk: lambda peer, layer, sender, m: peer.linking.on_link_up_ok(layer, sender, m),
     said.Later: lambda peer, layer, sender, _: peer.linking.on_later(layer, sender),
-    said.Swap: lambda peer, layer, sender, _: peer.linking.on_swap(layer, sender),
+    said.Swap: lambda peer, layer, sender, m: peer.linking.on_swap(layer, sender, m),
     said.LinkDown: DagPeer._on_link_down,
     said.Labelled: lambda peer, layer, sender, m: peer.repair.on_labelled(layer, sender, m),
     said.LabelTold: lambda peer, layer, sender, m: peer.repair.on_label_told(layer, sender, m),

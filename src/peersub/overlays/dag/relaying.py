@@ -28,8 +28,8 @@ class Relaying:
 
     def __init__(self, peer: DagPeer) -> None:
         self._peer = peer
-        self._waiting: dict[str, list[Relay]] = {}
-        """Per node, what was sent before the link was up."""
+        self._waiting: dict[PeerId, list[Relay]] = {}
+        """Per member, what was said before the link was up: it may turn out to be gone."""
         settings = peer.settings
         self._passed_on: History[tuple[str, str]] = History(
             settings.passed_events_max, settings.passed_horizon_ms
@@ -46,8 +46,8 @@ class Relaying:
         )
         if contact is None:
             return
-        if not peer.hosting.is_linked(contact.node):
-            waiting = self._waiting.setdefault(contact.node, [])
+        if not peer.hosting.is_linked_to(contact):
+            waiting = self._waiting.setdefault(contact, [])
             if len(waiting) >= WAITING_MAX:
                 peer.emit(Drop("too much waits for a link", message.publication.id, contact))
                 return
@@ -72,12 +72,10 @@ class Relaying:
 
     def connected(self, peer: PeerId) -> None:
         """What waited for this link has left."""
-        self._waiting.pop(peer.node, None)
+        self._waiting.pop(peer, None)
 
     def lost(self, peer: PeerId) -> None:
         """What waited for a link goes to another member, if one is known."""
-        for message in self._waiting.pop(peer.node, ()):
-            for contact in self._peer.directory.contacts(message.layer):
-                if contact.node == peer.node:
-                    self._peer.directory.forget(message.layer, contact)
+        for message in self._waiting.pop(peer, ()):
+            self._peer.directory.forget(message.layer, peer)
             self._send(message)

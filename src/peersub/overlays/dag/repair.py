@@ -55,6 +55,8 @@ class _Check:
     """Whether the wave is back."""
     asked: dict[str, int] = field(default_factory=dict)
     """Nodes whose answer is open, and how often each was asked."""
+    is_recheck: bool = False
+    """Whether the part need not be counted, only be compared."""
     is_listed: bool = False
     """Whether the directory lists somebody who is in the part, or was linked with it."""
 
@@ -94,6 +96,17 @@ class Repair:
         layer.former_label = layer.former_label or layer.label
         self._checks[layer.name] = _Check(due_ms)
 
+    def recheck(self) -> None:
+        """Parts of the network have met: so may those of the layers of which this is a steward."""
+        peer = self._peer
+        for layer in peer.layers.values():
+            if layer.name in self._checks or layer.name == EVERYBODY or not layer.is_member:
+                continue
+            if layer.is_named_after(peer.me):
+                due_ms = peer.now_ms + peer.settings.repair_ms
+                self._checks[layer.name] = _Check(due_ms, is_recheck=True)
+                peer.tend_later(layer)
+
     def tend(self, layer: Layer) -> None:
         """Do what is due."""
         check = self._checks.get(layer.name)
@@ -101,6 +114,13 @@ class Repair:
             return
         if layer.label is None:
             del self._checks[layer.name]
+        elif check.is_recheck and layer.former_label is None:
+            if layer.is_named_after(self._peer.me):
+                check.label = layer.label
+                check.is_recheck = False
+                self._counted(layer, check, None, is_whole=True)
+            else:
+                del self._checks[layer.name]  # whoever it is named after sees to it
         elif check.label is None:
             if layer.former_label is None:
                 del self._checks[layer.name]  # somebody else has counted
@@ -175,7 +195,7 @@ class Repair:
     def _ask_again(self, layer: Layer, check: _Check) -> None:
         """Those who do not answer in time are gone; those with a larger label may have told us."""
         for node, times in list(check.asked.items()):
-            if times == 0 or times > ASKED_AGAIN_MAX:
+            if times == 0:
                 del check.asked[node]
             else:
                 self._ask(layer, node)
@@ -185,6 +205,8 @@ class Repair:
     def on_label_asked(self, layer: Layer | None, sender: PeerId, message: LabelAsked) -> None:
         """Say which part this member is in."""
         label = None if layer is None or not layer.is_member else layer.label
+        if self._peer.is_leaving:
+            label = None
         is_sure = layer is not None and layer.former_label is None
         self._peer.send(sender, LabelTold(message.layer, label, is_sure))
 
@@ -199,8 +221,10 @@ class Repair:
         elif label != layer.label:
             larger = layer.label is not None and label > layer.label
             times = 0 if check is None else check.asked.get(sender.node, 0)
-            if check is not None and larger and times < ASKED_AGAIN_MAX:
-                # It may be of the same part, and the news on its way.
+            is_unsure = larger and times < ASKED_AGAIN_MAX
+            is_merging = any(wish.must for wish in layer.wishes.values())
+            if check is not None and (is_unsure or is_merging):
+                # It may be of the same part, and the news on its way, or soon be.
                 check.asked[sender.node] = times + 1
                 check.due_ms = peer.now_ms + peer.settings.repair_ms
                 return
@@ -226,6 +250,7 @@ class Repair:
         if not check.is_back or check.asked or self._checks.get(layer.name) is not check:
             return
         del self._checks[layer.name]
+        self._peer.touch(layer)
         if layer.name == EVERYBODY:
             return
         if check.is_listed:
@@ -256,6 +281,8 @@ class Repair:
         layer.is_announced = is_announced
         self._tell(layer, (peer for peer in layer.edges if peer != source))
         self._peer.membership.adopted(layer)
+        if layer.name == EVERYBODY:
+            self.recheck()
 
     def rename(self, layer: Layer, label: Label) -> None:
         """Give the part another name."""
@@ -281,6 +308,7 @@ class Repair:
         everybody = peer.layers[EVERYBODY]
         if not peer.waves.hear(wave, sender, everybody.edges, peer.now_ms):
             return
+        peer.learn(everybody, (wave.origin,))
         peer.membership.note_announced(wave)
         peer.waves.settle(key_of(wave))
 

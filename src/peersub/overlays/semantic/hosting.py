@@ -198,6 +198,11 @@ class Hosting(Generic[M]):
         """Whether a link to the node is up."""
         return node in self._links
 
+    def is_linked_to(self, peer: PeerId) -> bool:
+        """Whether a link to the node in this very life is up, and not about to be closed."""
+        link = self._links.get(peer.node)
+        return link is not None and link.peer == peer and not link.is_silent
+
     def adopt(self, peer: PeerId) -> None:
         """A link is up from the start."""
         self._links[peer.node] = _Link(peer, 0)
