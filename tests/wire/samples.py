@@ -215,6 +215,7 @@ MESSAGES: dict[str, Any] = {
     "inherited": dag.Inherited("*", True),
     "layer-leaving": dag.Leaving("*", 3, (PEER,)),
     "leave-ok": dag.LeaveOk("*", 3),
+    "layers-told": dag.LayersTold(("string:ACME", "*"), ("number:1",)),
     "leave-wait": dag.LeaveWait("*", 3),
     "forwarded": containment.Forwarded(TRADE, 2, 3, 4, climbs=True),
     "join-request": containment.JoinRequest(

@@ -102,6 +102,7 @@ OVERLAYS: dict[str, OverlayKind] = {
             "peer:DagPeer",
             "settings:DagSettings",
             says_hops=False,
+            proposes_moves=True,
         ),
     )
 }

@@ -175,6 +175,7 @@ MESSAGES: Final[dict[int, type]] = {
     191: dag.Leaving,
     192: dag.LeaveOk,
     193: dag.LeaveWait,
+    194: dag.LayersTold,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -34,9 +34,12 @@ def converge(
         _link(name, its)
         if name != EVERYBODY:
             directory.note(Entry(name, Label(1, its[0].me)))
+    needed = {peer.me: peer.membership.needed() for peer in peers}
     for peer in peers:
         progress()
         peer.install_links(directory)
+        for other in peer.layers[EVERYBODY].edges:
+            peer.company.install(other, needed[other])
 
 
 def _link(name: str, members: Sequence[DagPeer]) -> None:

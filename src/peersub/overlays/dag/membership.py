@@ -72,6 +72,8 @@ class Membership:
         """A subscription needs these layers."""
         self._layers_of[name] = layers
         for layer_name in layers:
+            if layer_name not in self._needs:
+                self._peer.company.changed(layer_name, is_needed=True)
             self._needs.setdefault(layer_name, {})[name] = None
             self._need(layer_name)
 
@@ -82,6 +84,7 @@ class Membership:
             needing = self._needs.get(layer_name)
             if needing is not None and needing.pop(name, name) is None and not needing:
                 del self._needs[layer_name]
+                self._peer.company.changed(layer_name, is_needed=False)
                 layer = self._peer.layers.get(layer_name)
                 if layer is not None:
                     self._peer.departures.linger(layer)

@@ -32,6 +32,7 @@ __all__ = [
     "LabelTold",
     "Labelled",
     "Later",
+    "LayersTold",
     "LeaveOk",
     "LeaveWait",
     "Leaving",
@@ -273,6 +274,14 @@ class DirectoryEntries(_Plain, Message):
 
     entries: tuple[Entry, ...]
     is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LayersTold(_Plain, Message):
+    """My subscriptions need these layers as well, and those no more; between neighbours of l0."""
+
+    needed: tuple[str, ...]
+    unneeded: tuple[str, ...] = ()
 
 
 # --- leaving -------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.dag import messages as said
+from peersub.overlays.dag.company import Company
 from peersub.overlays.dag.departures import Departures
 from peersub.overlays.dag.directory import Directory
 from peersub.overlays.dag.everybody import PROBE, Everybody
@@ -87,6 +88,7 @@ class DagPeer:
         self.membership = Membership(self)
         self.departures = Departures(self)
         self.everybody = Everybody(self)
+        self.company = Company(self)
         self.relaying = Relaying(self)
         self.publishing = Publishing(self)
         self.tending = Tending(self)
@@ -111,8 +113,8 @@ class DagPeer:
                     self.publishing.publish(publication)
             case PublishBatch(batch):
                 self.publishing.publish_batch(batch)
-            case Subscribe(name, wanted):
-                self._subscribe(name, wanted)
+            case Subscribe(name, wanted, moved):
+                self._subscribe(name, wanted, moved=moved)
             case Unsubscribe(name):
                 self._unsubscribe(name)
             case Persisted(token):
@@ -125,6 +127,7 @@ class DagPeer:
             case _:
                 self._on_change_of_links(cause)
         self._advance_all()
+        self.company.tell()
         self.hosting.run(now_ms)
         return self._out.take()
 
@@ -254,6 +257,7 @@ class DagPeer:
             self.membership.became_member(layer)
         if layer.name == EVERYBODY:
             self.everybody.edge_up(peer)
+            self.company.edge_up(peer)
         else:
             self.membership.look(layer)
         self.departures.edge_up(layer, peer)
@@ -315,12 +319,15 @@ class DagPeer:
 
     # --- subscriptions -------------------------------------------------------------------------
 
-    def _subscribe(self, name: str, wanted: Filter) -> None:
+    def _subscribe(self, name: str, wanted: Filter, *, moved: bool) -> None:
         if not self.home.subscribe(name, wanted, lambda: self._stored(name)):
             self._out.emit(Drop(f"the subscription {name} exists already"))
             return
         self._storing[name] = None
-        self.membership.subscribe(name, layers_of(wanted, self.topic))
+        layers = layers_of(wanted, self.topic)
+        if not moved:
+            self.company.propose(name, layers)
+        self.membership.subscribe(name, layers)
 
     def _stored(self, name: str) -> None:
         self._storing.pop(name, None)
@@ -407,6 +414,8 @@ class DagPeer:
 
     def _edge_gone(self, layer: Layer, peer: PeerId) -> None:
         self.waves.lost(peer, layer.name)
+        if layer.name == EVERYBODY:
+            self.company.edge_gone(peer)
         self.departures.edges_changed(layer)
         self.touch(layer)
 
@@ -562,6 +571,7 @@ _GENERAL_HANDLERS: dict[type, Callable[[DagPeer, PeerId, Any], None]] = {
     said.Inherit: lambda peer, sender, m: peer.departures.on_inherit(
         peer.layers.get(m.layer), sender, m
     ),
+    said.LayersTold: lambda peer, sender, m: peer.company.on_layers_told(sender, m),
     said.Relay: lambda peer, sender, m: peer.relaying.on_relay(sender, m),
     said.DirectoryState: lambda peer, sender, m: peer.everybody.on_state(sender, m),
     said.DirectoryEntries: lambda peer, sender, m: peer.everybody.on_entries(sender, m),

@@ -34,6 +34,8 @@ class DagSettings:
     """How long a member waits for an edge before it looks for another."""
     repair_ms: int = 1_000
     """How long a member that lost a neighbour waits, about, until it counts its part of a layer."""
+    clusters: bool = True
+    """Whether subscribers are proposed to move to a neighbour that needs more of their layers."""
     linger_ms: int = 10_000
     """How long a node stays in a layer that none of its subscriptions needs any more."""
     leave_ms: int = 60_000
