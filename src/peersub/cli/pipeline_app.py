@@ -51,7 +51,9 @@ def _command(target: str) -> Callable[..., int]:
         overlay: Annotated[
             list[str] | None,
             typer.Option(
-                metavar="NAME", help="chord, tree or flood; may be repeated; default: all."
+                metavar="NAME",
+                help="chord, tree, flood, dag, containment, similarity; may be repeated; default: "
+                "the first three.",
             ),
         ] = None,
         nodes: Annotated[int, typer.Option(min=1, help="Nodes of the plans.")] = 64,

@@ -19,9 +19,10 @@ from peersub.overlays.bulk import Plan, Subscriptions, bulk_overlay
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import SettingsError, settings_from, with_sample
+from peersub.pipeline.kernels.layers import layer_members, layers_plan
 from peersub.pipeline.kernels.plan_files import write_plan
 from peersub.pipeline.kernels.routing import dealt
-from peersub.pipeline.schemas import PLANNED
+from peersub.pipeline.schemas import LAYER_MEMBERS, PLANNED
 
 __all__ = ["NODES_MAX", "PlanSettings", "make_plan", "placement", "planned_by_a_worker"]
 
@@ -68,6 +69,11 @@ class PlanSettings:
         return tuple(numbered_node(number) for number in range(self.nodes))
 
     @property
+    def has_layers(self) -> bool:
+        """Whether nodes are members of layers; then these are the plan's sources."""
+        return hasattr(bulk_overlay(self.overlay), "plan_of_layers")
+
+    @property
     def needs_subscriptions(self) -> bool:
         """Whether the plan depends on what is subscribed; then its sources are rows."""
         return bulk_overlay(self.overlay).needs_subscriptions(self.overlay_settings)
@@ -96,10 +102,30 @@ def make_plan(settings: PlanSettings, subscriptions: Subscriptions | None = None
 
 
 def planned_by_a_worker(subscriptions: DataFrame, settings: PlanSettings, folder: str) -> DataFrame:
-    """A row of `PLANNED`; when it is asked for, one worker makes the plan and writes the folder."""
+    """A row of `PLANNED`; when it is asked for, one worker makes the plan and writes the folder.
+
+    Where nodes are members of layers, all workers look at the filters, and the one at who joins
+    what.
+    """
+    if settings.has_layers:
+        return _planned_layers(subscriptions, settings, folder)
 
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield write_plan(make_plan(settings, dealt(batches, settings.names)), folder)
 
     columns = subscriptions.select("number", "subscription_id", "language", "text")
     return columns.repartition(1).mapInArrow(make, PLANNED.spark)
+
+
+def _planned_layers(subscriptions: DataFrame, settings: PlanSettings, folder: str) -> DataFrame:
+    nodes, own = settings.nodes, settings.overlay_settings
+
+    def join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return layer_members(batches, nodes, own.topic)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield write_plan(layers_plan(batches, settings.names, settings.seed, own), folder)
+
+    columns = subscriptions.select("number", "language", "text")
+    members = columns.mapInArrow(join, LAYER_MEMBERS.spark).distinct()
+    return members.repartition(1).mapInArrow(make, PLANNED.spark)

@@ -4,7 +4,7 @@ Each event is routed by itself, given who wants it. So `DELIVERIES` and `PLACEME
 event, events that nobody wants are added (in a flood, and where tables let more pass than was asked
 for, they cost messages as well), and workers route batches of events over the plan, which each of
 them reads once. Where the sources of the plan are rows, workers first match the events against
-these.
+these; where they are layers, they look at the topics of the events.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from peersub.overlays.core.identity import NUMBERED_NODE_PREFIX
+from peersub.pipeline.kernels.layers import event_layers
 from peersub.pipeline.kernels.routing import match_rows, route_batches
 from peersub.pipeline.plans import PlanSettings
 from peersub.pipeline.schemas import INTERESTED_ROWS, RECEIPTS
@@ -44,14 +45,20 @@ def receipts(
     """
     has_rows, seed = settings.needs_subscriptions, settings.seed
 
+    own = settings.overlay_settings
+
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return match_rows(batches, folder, body_column)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return event_layers(batches, folder, own.topic)
 
     def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return route_batches(batches, folder, seed)
 
     if has_rows:
-        every = events.select("names", "table").mapInArrow(match, INTERESTED_ROWS.spark)
+        find = look if settings.has_layers else match
+        every = events.select("names", "table").mapInArrow(find, INTERESTED_ROWS.spark)
     else:
         every = events.select(sql.explode("names").alias("event_id"))
     known = every.join(wanted_by_node(deliveries, placement), "event_id", "left")

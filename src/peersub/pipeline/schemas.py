@@ -21,6 +21,7 @@ __all__ = [
     "INGEST_COUNTS",
     "INTERESTED_ROWS",
     "JUDGEMENTS",
+    "LAYER_MEMBERS",
     "MEMBERS",
     "MEMBERSHIP",
     "OUTCOMES",
@@ -31,10 +32,12 @@ __all__ = [
     "PLAN_CLASSES",
     "PLAN_EDGES",
     "PLAN_FILTERS",
+    "PLAN_LAYERS",
     "PLAN_LINKS",
     "PLAN_MEMBERS",
     "PLAN_NODES",
     "PLAN_ROWS",
+    "PLAN_SEATS",
     "QUARANTINE",
     "RECEIPTS",
     "REPEATED_EVENTS",
@@ -343,6 +346,16 @@ class's first filter in the order of digests."""
 PLAN_LINKS: Final = _dataset("links", origin=pa.int32(), target=pa.int32(), near=pa.bool_())
 """The links between members of a similarity graph, each from both ends; random if not `near`."""
 
+PLAN_LAYERS: Final = _dataset("layers", layer=pa.int32(), name=pa.string())
+"""The layers of a plan whose nodes are members of layers, in the order of their names."""
+
+PLAN_SEATS: Final = _dataset("seats", seat=pa.int32(), layer=pa.int32(), node=pa.int32())
+"""The members of layers. Edges of such a plan lead between seats; the label of one is 1 if the seat
+that it leaves holds its token."""
+
+LAYER_MEMBERS: Final = _dataset("layer_members", layer=pa.string(), node=pa.int32())
+"""A row says that a node is a member of a layer."""
+
 PLANNED: Final = _dataset(
     "planned",
     overlay=pa.string(),
@@ -357,7 +370,7 @@ PLANNED: Final = _dataset(
 INTERESTED_ROWS: Final = _dataset(
     "interested_rows", event_id=pa.string(), rows=pa.list_(pa.int32())
 )
-"""Per event the rows of a plan that want it."""
+"""Per event the rows of a plan that want it, or the layers that it is published on."""
 
 RECEIPTS: Final = _dataset(
     "receipts",

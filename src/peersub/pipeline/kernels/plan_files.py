@@ -2,7 +2,8 @@
 
 A folder has `nodes.parquet` and `edges.parquet`, and where sources are rows also `filters.parquet`
 and `rows.parquet`. Where nodes host members it has `members.parquet`, and `classes.parquet` or
-`links.parquet`. Columns are in `schemas`. A folder appears under its name when it is complete.
+`links.parquet`, and where they are members of layers `layers.parquet` and `seats.parquet`. Columns
+are in `schemas`. A folder appears under its name when it is complete.
 
 Law: `read_plan(folder)` after `write_plan(plan, folder)` equals the plan.
 """
@@ -26,6 +27,7 @@ from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
 from peersub.overlays.bulk import (
     Edges,
+    LayerSources,
     MemberGraph,
     Members,
     MemberTree,
@@ -38,10 +40,12 @@ from peersub.pipeline.schemas import (
     PLAN_CLASSES,
     PLAN_EDGES,
     PLAN_FILTERS,
+    PLAN_LAYERS,
     PLAN_LINKS,
     PLAN_MEMBERS,
     PLAN_NODES,
     PLAN_ROWS,
+    PLAN_SEATS,
     PLANNED,
     DatasetSchema,
 )
@@ -77,6 +81,8 @@ def write_plan(plan: Plan, folder: str) -> pa.RecordBatch:
             _write(unfinished, PLAN_ROWS, _row_columns(sources), plan.overlay)
         if isinstance(sources, MemberTree | MemberGraph):
             _write_members(unfinished, sources, plan.overlay)
+        if isinstance(sources, LayerSources):
+            _write_layers(unfinished, sources, plan.overlay)
         size = sum(entry.stat().st_size for entry in os.scandir(unfinished))
         os.chmod(unfinished, 0o755)
         shutil.rmtree(folder, ignore_errors=True)
@@ -163,6 +169,17 @@ def _write_members(folder: str, sources: MemberTree | MemberGraph, overlay: str)
     _write(folder, PLAN_MEMBERS, columns, overlay)
 
 
+def _write_layers(folder: str, sources: LayerSources, overlay: str) -> None:
+    layers = np.arange(len(sources.names))
+    _write(folder, PLAN_LAYERS, {"layer": layers, "name": sources.names}, overlay)
+    seats = {
+        "seat": np.arange(len(sources.nodes)),
+        "layer": np.repeat(layers, np.diff(sources.starts)),
+        "node": sources.nodes,
+    }
+    _write(folder, PLAN_SEATS, seats, overlay)
+
+
 def _sizes(plan: Plan, size: int) -> dict[str, object]:
     sources = plan.sources
     rows = sources if isinstance(sources, RowSources) else None
@@ -196,13 +213,14 @@ def read_plan(folder: str) -> Plan:
         filters = _read(folder, PLAN_FILTERS) if has_rows else None
         rows = _read(folder, PLAN_ROWS) if has_rows else None
         members = _read_members(folder)
+        layers = _read_layers(folder)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise PlanFolderError(
             f"{folder} holds no plan that can be read ({error}). "
             "Driver and workers must see the same files."
         ) from None
     has_keys = not nodes["key"].null_count
-    sources: Sources = members
+    sources: Sources = members if layers is None else layers
     if filters is not None and rows is not None:
         numbers = _numbers(rows["row"])
         sources = RowSources(
@@ -218,12 +236,13 @@ def read_plan(folder: str) -> Plan:
             lengths=_numbers(edges["run_length"]),
         )
     origins = _numbers(edges["origin"])
+    ends = nodes.num_rows if layers is None else len(layers.nodes)
     return Plan(
         overlay=nodes.schema.metadata[_OVERLAY].decode(),
         names=tuple(nodes["name"].to_pylist()),
         keys=_numbers(nodes["key"]) if has_keys else None,
         edges=Edges(
-            starts=np.searchsorted(origins, np.arange(nodes.num_rows + 1)).astype(np.int64),
+            starts=np.searchsorted(origins, np.arange(ends + 1)).astype(np.int64),
             targets=_numbers(edges["target"]),
             offsets=_numbers(edges["offset"]),
             spans=_numbers(edges["span"]),
@@ -259,6 +278,18 @@ def _read_members(folder: str) -> MemberTree | MemberGraph | None:
         is_near=_numbers(links["near"]),
         places=_numbers(table["place"]),
         counts=_numbers(table["sampled"]),
+    )
+
+
+def _read_layers(folder: str) -> LayerSources | None:
+    if not os.path.exists(_file(folder, PLAN_LAYERS)):
+        return None
+    layers, seats = _read(folder, PLAN_LAYERS), _read(folder, PLAN_SEATS)
+    numbers = np.arange(layers.num_rows + 1)
+    return LayerSources(
+        names=tuple(layers["name"].to_pylist()),
+        starts=np.searchsorted(_numbers(seats["layer"]), numbers).astype(np.int64),
+        nodes=_numbers(seats["node"]),
     )
 
 

@@ -64,14 +64,13 @@ def _rows_by_event(names: pa.Array, found: pa.Table) -> pa.RecordBatch:
 def route_batches(
     batches: Iterable[pa.RecordBatch], folder: str, seed: int
 ) -> Iterator[pa.RecordBatch]:
-    """From events with the nodes that want them (`WANTED`, also with rows) to receipts."""
-    opened = open_plan(folder)
-    plan = opened.plan
+    """From events with the nodes that want them (`WANTED`, or also rows, layers) to receipts."""
+    plan = open_plan(folder).plan
     overlay = bulk_overlay(plan.overlay)
     for batch in batches:
         names = batch["event_id"]
         wanted = _sets(batch["wanted"])
-        interested = wanted if opened.matcher is None else _sets(batch["rows"])
+        interested = _sets(batch["rows"]) if "rows" in batch.schema.names else wanted
         publishers = publishers_of(names.to_pylist(), seed, len(plan.names))
         for receipts in overlay.route(plan, publishers, interested, wanted):
             yield from _receipt_batches(names, receipts)
