@@ -3,15 +3,16 @@
 For each overlay and each share of spies, drawn anew on each graph: what they find out alone and
 together, with and without a common clock, knowing the graph or not. Means over graphs, and for
 spies alone over spies as well. Beside members that publish themselves, `relayed` are publishers
-outside the layer: each hands its events to one member, which publishes them as its own. If that
-member is a spy, it knows; else spies can at best find out whose relay it was, and suspect all who
-use it. Observers know who uses whom: contacts are known to many.
+outside the layer: they hand their events to its steward, the member that all nodes know of, which
+publishes them as its own. If that is a spy, it knows; else spies can at best find out that it was
+the steward's turn, and suspect all who are outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from math import log2
 from typing import Final
 
 import numpy as np
@@ -32,7 +33,14 @@ from peersub.overlays.core.draws import draw
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.dag.graph import LayerGraph, layer_graph
 
-__all__ = ["CLOCKS", "AnonymityResult", "AnonymityRow", "AnonymitySettings", "run_anonymity"]
+__all__ = [
+    "CLOCKS",
+    "AnonymityResult",
+    "AnonymityRow",
+    "AnonymitySettings",
+    "relayed",
+    "run_anonymity",
+]
 
 CLOCKS: Final[tuple[Clock, ...]] = ("order", "time")
 ROUNDS_BEFORE: Final = 64
@@ -204,9 +212,10 @@ def _measured(
                 (overlay, share, kind, clock, False),
                 anonymity_of_suspicion(learned, measured, candidates),
             )
-        if overlay == "dag":
-            key: _Key = ("dag, relayed", share, "together", clock, True)
-            yield key, _relayed(settings, those, spies, clock)
+    if overlay == "dag":
+        # As many nodes outside the layer as inside, and the same share of spies among them.
+        key: _Key = ("dag, relayed", share, "together", "time", True)
+        yield key, relayed(settings.nodes - len(spies), len(spies) / settings.nodes)
 
 
 def concluded(those: Hypotheses, spies: np.ndarray, clock: Clock) -> Posteriors:
@@ -227,28 +236,20 @@ def checked(those: Hypotheses, spies: np.ndarray, found: Posteriors) -> Iterator
             yield f"the posterior of event {hypothesis} sums to {sum(posterior.values())}"
 
 
-def _relayed(
-    settings: AnonymitySettings, those: Hypotheses, spies: np.ndarray, clock: Clock
-) -> Anonymity:
-    """As many nodes outside the layer as inside, each with a member that relays for it."""
-    count = settings.nodes
-    contacts = np.array(
-        [draw(settings.seed, "anonymity/contact", number) % count for number in range(count)]
+def relayed(outside: int, spies_share: float) -> Anonymity:
+    """So many publishers outside the layer, no spies, who hand their events to its steward.
+
+    A steward that is a spy sees who it is. Else the best that spies can do is to find the steward,
+    behind which each of the publishers is as likely as the others.
+    """
+    bits = log2(outside)
+    return Anonymity(
+        entropy_bits=(1 - spies_share) * bits,
+        entropy_bits_max=bits,
+        set_mean=spies_share + (1 - spies_share) * outside,
+        guessed=spies_share + (1 - spies_share) / outside,
+        certain=spies_share,
     )
-    outside = np.flatnonzero(~np.isin(np.arange(count), _spies(settings, len(spies) / count, -1)))
-    contacts = contacts[outside]
-    # Each hypothesis about a contact stands for one about each who uses it.
-    uses = [np.flatnonzero(contacts == publisher) for publisher in those.publishers.tolist()]
-    copies = np.array([len(each) for each in uses])
-    publishers = np.concatenate([*uses, np.empty(0, np.int64)]).astype(np.int64)
-    _, groups = np.unique(observed(those, spies, clock), axis=0, return_inverse=True)
-    seen = np.repeat(groups.reshape(-1), copies)
-    is_told = np.repeat(np.isin(those.publishers, spies), copies)
-    # A spy that relays sees who asks it to: nobody else is possible.
-    seen = np.where(is_told, -1 - publishers, seen)
-    weights = np.repeat(those.weights, copies)
-    found = posteriors(seen[:, np.newaxis], publishers, weights, len(outside))
-    return anonymity_of(found, len(outside))
 
 
 def _mean(those: list[Anonymity]) -> Anonymity:
