@@ -298,6 +298,31 @@ def test_a_search_ends_in_time():
     assert world.now_ms == 500
 
 
+def test_a_greeting_that_outlives_its_link_makes_no_half_of_one():
+    """Both ends search; one gives up, and only then its greeting arrives over the relay."""
+    world = World(replace(TUNNELLED, tunnel_timeout_ms=500), "abc")
+    world.link(*pairs("abc"))
+    world.block("a", "b")
+    broken = world.connection_of("a", "b")
+    to_relay, to_end = world.connection_of("a", "c"), world.connection_of("b", "c")
+    world.notice(broken, "a")
+    world.deliver(to_relay, "c")
+    world.deliver(to_relay, "a", count=9)
+    world.deliver(to_relay, "c", count=9)
+    greeting = to_end.flying["b"]
+    assert [type(unwrapped(message)) for message in greeting] == [Hello]
+    late, to_end.flying["b"] = list(greeting), []
+    while not world.toys["a"].losses:
+        assert world.fire()
+        world.connection_of("a", "c").flying["c"].clear()
+    world.notice(broken, "b")
+    world.tell("b", Received(C, tuple(late)))
+    assert world.nodes["b"].path_to("a") == "c"
+    world.run()
+    assert [peer for peer, _ in world.toys["b"].losses] == [A]
+    world.check_all_arrived()
+
+
 def test_a_goodbye_is_no_failure():
     world = full("abc")
     world.toys["b"].current.pop("a")

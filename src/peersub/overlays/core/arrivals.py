@@ -244,6 +244,8 @@ class Arrivals:
             tunnels.relay(node, tunnelled)
         elif type(tunnelled.message) is Hello or self._is_known(tunnelled.source):
             self._open(tunnelled.source.node, tunnelled.message, node)
+        elif tunnelled.source.node not in self._links.table:
+            tunnels.disown(node, tunnelled)
 
     def _is_known(self, peer: PeerId) -> bool:
         link = self._links.table.get(peer.node)

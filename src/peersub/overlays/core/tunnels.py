@@ -13,7 +13,9 @@ relay in between. Each end has a path of its own: both look for one, and either 
 other found. The direct way is tried again and again, and taken back when it works: the session sees
 to order and to what is sent twice.
 
-A link that was closed on purpose, or refused, is not looked for: `Goodbye` came before its end.
+A link that was closed on purpose, or refused, is not looked for: `Goodbye` came before its end. An
+end that gave up may still be heard over a relay, by a greeting that it sent before: what the other
+end then says on the link is answered by a `Goodbye` that names it.
 
 Bounds: `tunnel_candidates` nodes are asked once per broken path; `ASKERS_MAX` questions wait at
 a relay; `USERS_MAX` nodes are remembered per target. A relay's own link that nobody has used for a
@@ -30,6 +32,9 @@ from peersub.overlays.core.effects import CancelTimer, Connect, Drop, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link import Link, LinkState, Search
 from peersub.overlays.core.link_messages import (
+    Acknowledgement,
+    Carried,
+    Goodbye,
     TunnelAnswer,
     TunnelBroken,
     Tunnelled,
@@ -50,6 +55,8 @@ USERS_MAX = 256
 
 RELAY_IDLE_ROUNDS = 3
 """How many times `direct_retry_ms` a relay keeps a link of its own that nobody uses."""
+
+ENDED_HERE = "the link has ended at the other side"
 
 SEARCH = "link/search"
 DIRECT = "link/direct"
@@ -195,6 +202,17 @@ class Tunnels:
             self._withdraw(link, relay)
         elif link.path == relay:
             self._links.broken(link, f"{relay} no longer reaches it")
+
+    def disown(self, relay: str, tunnelled: Tunnelled) -> None:
+        """A node speaks, over a relay, on a link that has ended here: let it know.
+
+        It took a greeting that was still under way then for a sign of life. Else it would speak to
+        nobody until it has repeated itself often enough.
+        """
+        frame, link = tunnelled.message, self._links.table.get(relay)
+        if link is not None and isinstance(frame, Carried | Acknowledgement):
+            goodbye = Goodbye(frame.sender_epoch, frame.epoch, ENDED_HERE)
+            self._links.say(link, Tunnelled(tunnelled.source.node, self._links.me, goodbye))
 
     def _try_direct(self, link: Link) -> None:
         """Try the direct way; and see whether the other end still answers over the relay."""
