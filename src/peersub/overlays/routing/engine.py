@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from peersub.filters.filter import Filter
@@ -46,7 +45,6 @@ from peersub.overlays.core.effects import (
     SetTimer,
     SubscriptionReady,
 )
-from peersub.overlays.core.history import History
 from peersub.overlays.core.home import Home, HomeSettings
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
@@ -55,7 +53,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import Record
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.routing.batch_routing import BatchRouting
-from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Task, TaskKey
+from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Task
 from peersub.overlays.routing.maintenance import FilterMaintenance, MaintenanceSettings
 from peersub.overlays.routing.messages import (
     Confirm,
@@ -66,6 +64,7 @@ from peersub.overlays.routing.messages import (
     NotifyBatch,
     ResponsibilityChange,
 )
+from peersub.overlays.routing.replays import Replays
 from peersub.overlays.routing.rows import Rows
 from peersub.overlays.routing.topology import Scope, Topology
 
@@ -136,14 +135,9 @@ class RoutingEngine:
         self._control: dict[str, Filter] = {}
         self._stored_subscriptions: dict[str, None] = {}
         self._told_ready: dict[str, None] = {}
-        self._published: History[str] = History(
-            settings.replay_events_max, settings.replay_horizon_ms
+        self._replays = Replays(
+            settings.replay_events_max, settings.replay_horizon_ms, settings.replay_slice
         )
-        self._replayable: dict[str, Publication | Batch] = {}
-        self._replayable_events = 0
-        self._to_replay: dict[str, None] = {}
-        self._replays: dict[str, TaskKey] = {}
-        """Per event that is being replayed, the task that does it."""
         self._retrying = False
         self._redelegate = False
 
@@ -320,7 +314,7 @@ class RoutingEngine:
             reason = "this overlay promises best effort only: use chord for at-least-once"
             self._out.emit(PublishFailed(publication.id, reason))
             return
-        self._keep_for_replay(publication, now_ms)
+        self._replays.keep(publication, now_ms)
         task = self.delegations.own(publication, scope, now_ms)
         if task is None:
             reason = "too many publications are unconfirmed: wait for some to complete"
@@ -343,8 +337,8 @@ class RoutingEngine:
         event_id = task.publication.id
         if task.control:
             return
-        if self._replays.get(event_id) == task.key:
-            del self._replays[event_id]
+        if self._replays.under_way.get(event_id) == task.key:
+            del self._replays.under_way[event_id]
         elif task.failure:
             self._out.emit(PublishFailed(event_id, task.failure))
         else:
@@ -509,53 +503,20 @@ class RoutingEngine:
             self._on_control(publication, now_ms)
 
     def replay(self, now_ms: int, since_ms: int = 0) -> None:
-        """Publish the acknowledged events from a time on again: a split has healed.
-
-        An earlier replay of an event that is still under way went by older filters: the new one
-        takes its place. Many go in slices, each when those before it are confirmed.
-        """
-        self._forget_replayable(now_ms)
-        times = self._published
-        for event_id in self._replayable:
-            if times.time_of(event_id) >= since_ms:
-                self._to_replay[event_id] = None
+        """Publish the acknowledged events from a time on again: a split has healed."""
+        self._replays.begin(now_ms, since_ms)
         self._replay_slice(now_ms)
 
     def _replay_slice(self, now_ms: int) -> None:
-        room = max(0, self.settings.replay_slice - len(self._replays))
-        for event_id in list(islice(self._to_replay, room)):
-            del self._to_replay[event_id]
-            publication = self._replayable.get(event_id)
-            if publication is None:
-                continue
-            before = self._replays.pop(publication.id, None)
+        for publication, before in self._replays.next_slice():
             if before is not None:
                 self.delegations.cancel(before)
             task = self.delegations.own(publication, self._topology.whole(), now_ms)
             if task is not None:
-                self._replays[publication.id] = task.key
+                self._replays.under_way[publication.id] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
-        if self._to_replay:
+        if self._replays.is_waiting:
             self._out.emit(SetTimer(_REPLAY, self.settings.replay_pause_ms))
-
-    def _keep_for_replay(self, publication: Publication | Batch, now_ms: int) -> None:
-        self._published.add(publication.id, now_ms)
-        if publication.id not in self._replayable:
-            self._replayable_events += _event_count(publication)
-        self._replayable[publication.id] = publication
-        self._forget_replayable(now_ms)
-
-    def _forget_replayable(self, now_ms: int) -> None:
-        self._published.forget(now_ms)
-        for event_id in list(self._replayable):
-            # What was published last is kept, also a batch of more events than that.
-            is_too_much = (
-                self._replayable_events > self.settings.replay_events_max
-                and len(self._replayable) > 1
-            )
-            if event_id in self._published and not is_too_much:
-                break
-            self._replayable_events -= _event_count(self._replayable.pop(event_id))
 
     # --- a start in a state that is set --------------------------------------------------------
 
@@ -583,7 +544,3 @@ class RoutingEngine:
             "subscriptions": sorted(self.home.subscriptions),
             "unfinished_tasks": len(self.delegations),
         }
-
-
-def _event_count(publication: Publication | Batch) -> int:
-    return len(publication) if isinstance(publication, Batch) else 1
