@@ -196,6 +196,14 @@ def test_an_edge_that_one_end_waits_to_hear_of_may_close_a_cycle_as_well():
     assert any("a cycle" in text for text in made.look("c"))
 
 
+def test_a_turn_that_is_not_taken_though_something_waits_for_it():
+    made = line()
+    made.layer("a").queued["e1"] = (Publication("e1", {}), None)
+    assert made.look("a") == ["a is on turn on layer '', and keeps 1 events"]
+    made.layer("a").offers[PeerId("c")] = 0
+    assert made.look("a") == []
+
+
 def test_who_is_off_closes_no_cycle():
     made = world(("a", "b"), ("b", "c"), values={"a": 0, "b": 1, "c": 2})
     made.look()

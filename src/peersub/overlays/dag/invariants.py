@@ -10,7 +10,7 @@ Always, looked at after each step of each node (`NetworkChecker`):
 * whatever changes in a layer is explained within that layer: a token leaves by a turn and comes
   from the other end, a value changes by a turn or before the first edge. So no layer depends on
   another (Definition 2.1);
-* no token is lost.
+* no token is lost, and whoever is on turn and has something to say does not keep it.
 
 At rest (`check_quiet`): edges are mutual; each layer is connected, and acyclic, so that it has a
 sink; a node is in the layers that its subscriptions demand and no others; no event waits for a
@@ -109,6 +109,8 @@ class NetworkChecker:
         for name in {**watched.layers, **peer.layers}:
             before, layer = watched.layers.get(name), peer.layers.get(name)
             now = None if layer is None else _look(layer)
+            if layer is not None and not peer.is_leaving:
+                complaints += _check_idleness(peer, layer)
             if before == now:
                 continue
             changed = True
@@ -327,6 +329,14 @@ class NetworkChecker:
         for edge in [edge for edge in self._heads if gone in edge]:
             del self._heads[edge]
             self._under_way.pop(edge, None)
+
+
+def _check_idleness(peer: DagPeer, layer: Layer) -> list[str]:
+    """Whoever is on turn, and has something to say, says it in the step in which it can."""
+    if layer.queued and layer.edges and layer.is_sink and not layer.inviting:
+        waiting = len(layer.queued)
+        return [f"{peer.me} is on turn on layer {layer.name!r}, and keeps {waiting} events"]
+    return []
 
 
 End: TypeAlias = tuple[PeerId, Layer, Edge]

@@ -459,6 +459,8 @@ class DagPeer:
             if not layer.is_member and layer.name != EVERYBODY:
                 self.membership.refused(layer, peer)
             self.tending.look(layer)
+            # An offer to it was all that kept the member from its turn, perhaps.
+            self.touch(layer)
         self.everybody.unreachable(peer)
         self.relaying.lost(peer)
 
