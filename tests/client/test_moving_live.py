@@ -1,6 +1,7 @@
 """Moving over TCP and TLS: the client's certificate and permissions count at the new node as well.
 
-The overlay is a flood that proposes a neighbour to each subscription.
+The overlay is a flood that proposes a neighbour to each subscription, and at the end the anonymous
+one, which does so by itself.
 """
 
 import asyncio
@@ -108,3 +109,30 @@ async def test_a_client_joins_through_another():
             await connect(["127.0.0.1:1"])
         with pytest.raises(ValueError, match="no address to connect to"):
             connect([])
+
+
+@on_loop
+async def test_clients_of_the_anonymous_overlay_gather_where_others_want_the_same():
+    async with (
+        join(overlay="dag") as first,
+        join(first.node, overlay="dag") as second,
+        second.subscribe("symbol = 'ACME'") as there,
+        connect(first.node) as light,
+    ):
+        await there.ready(timeout=20)
+        subscription = light.subscribe("symbol IN ('ACME', 'BOLT') AND price > 5")
+        await subscription.ready(timeout=20)
+        sent = 0
+        while subscription.node != second.node:
+            sent += 1
+            await first.publish({"id": sent, "symbol": "ACME", "price": 5 + sent})
+            assert (await anext(subscription)).id == str(sent)
+        await first.publish({"id": "cheap", "symbol": "ACME", "price": 1})
+        await first.publish({"id": "last", "symbol": "ACME", "price": 9})
+        assert (await anext(subscription)).id == "last"
+        assert (subscription.gaps, subscription.waiting) == (0, 0)
+        # A new wish is proposed anew: nobody else wants that, and it stays.
+        await subscription.change("symbol = 'BOLT'")
+        await first.publish({"id": "bolt", "symbol": "BOLT"})
+        assert (await anext(subscription)).id == "bolt"
+        assert subscription.node == second.node

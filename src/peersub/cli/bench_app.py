@@ -291,3 +291,25 @@ def bench_anonymity(
     from peersub.cli.bench_dag_commands import run_bench_anonymity
 
     return run_bench_anonymity(dict(locals()))
+
+
+@bench_app.command("layers")
+def bench_layers(
+    nodes: Annotated[int, typer.Option(min=1, help="Super-peers at the begin.")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="Clients that come to them.")] = 400,
+    rates: Annotated[
+        str, typer.Option(help="Nodes that come, go or crash, per simulated second.")
+    ] = "0,0.1,0.5,1,2",
+    seconds: Annotated[int, typer.Option(min=1, help="How long they do.")] = 60,
+    events: Annotated[int, typer.Option(min=1, help="Events per simulated second.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per rate.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the first one.")] = 1,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write figures and a plot there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the delay from publication to reception against churn, with clusters and without."""
+    from peersub.cli.bench_dag_commands import run_bench_layers
+
+    return run_bench_layers(dict(locals()))

@@ -1,4 +1,4 @@
-"""`peersub bench dag` and `bench anonymity`: options to settings, results to tables or JSON."""
+"""`peersub bench dag`, `anonymity` and `layers`: options to settings, results to tables or JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peersub.cli.bench_semantic_command import folder_of
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 
-__all__ = ["run_bench_anonymity", "run_bench_dag"]
+__all__ = ["run_bench_anonymity", "run_bench_dag", "run_bench_layers"]
 
 
 def run_bench_anonymity(options: Mapping[str, Any]) -> int:
@@ -61,6 +61,37 @@ def run_bench_dag(options: Mapping[str, Any]) -> int:
     except ValueError as error:
         raise CommandError(f"{error}.") from None
     result = run_dag(settings, stderr_progress())
+    if options["as_json"]:
+        print_json(report.as_json(result))
+    else:
+        report.show(result)
+    return report.exit_code(result)
+
+
+def run_bench_layers(options: Mapping[str, Any]) -> int:
+    """Run the benchmark with the knobs of the command line; 1 if a delivery was wrong."""
+    from peersub.bench.layers import report
+    from peersub.bench.layers.run import LayersSettings, run_layers
+    from peersub.bench.report import stderr_progress
+
+    try:
+        settings = LayersSettings(
+            nodes=options["nodes"],
+            clients=options["clients"],
+            rates=listed("rates", options["rates"], float),
+            seconds=options["seconds"],
+            events_per_second=options["events"],
+            seeds=options["seeds"],
+            seed=options["seed"],
+        )
+    except ValueError as error:
+        raise CommandError(f"{error}.") from None
+    folder = folder_of(options["out"])
+    progress = stderr_progress()
+    result = run_layers(settings, progress)
+    if folder is not None:
+        for path in report.write(result, folder):
+            progress(f"written: {path}")
     if options["as_json"]:
         print_json(report.as_json(result))
     else:

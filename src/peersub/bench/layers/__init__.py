@@ -1,0 +1,1 @@
+"""The delay of the anonymous overlay against churn, with clusters and without: `bench layers`."""
