@@ -207,7 +207,7 @@ MESSAGES: dict[str, Any] = {
     "label-told": dag.LabelTold("", None, True),
     "census": dag.Census("", LABEL),
     "announce": dag.Announce("*", PEER, 12, LABEL, None),
-    "announce-gone": dag.Announce("*", PEER, 13, None, PEER),
+    "announce-gone": dag.Announce("*", PEER, 13, None, LABEL),
     "echo": dag.Echo("*", False, PEER, 12, True, LABEL),
     "directory-state": dag.DirectoryState(bytes(range(16))),
     "directory-entries": dag.DirectoryEntries((dag.Entry("*", LABEL),), True),

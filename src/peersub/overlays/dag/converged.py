@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.draws import draw_below
 from peersub.overlays.dag.directory import Directory
 from peersub.overlays.dag.graph import layer_graph
 from peersub.overlays.dag.layer import Edge
@@ -12,7 +14,10 @@ from peersub.overlays.dag.messages import Entry, Label
 from peersub.overlays.dag.peer import DagPeer
 from peersub.overlays.dag.topics import EVERYBODY
 
-__all__ = ["converge"]
+__all__ = ["HEARD_OF", "converge"]
+
+HEARD_OF: Final = 8
+"""Members that each has heard of beside its neighbours and theirs."""
 
 
 def converge(
@@ -55,4 +60,9 @@ def _link(name: str, members: Sequence[DagPeer]) -> None:
         for other in graph.neighbours[place]:
             holds_token = graph.holds_token(place, other)
             layer.edges[members[other].me] = Edge(0, graph.lids[other], holds_token, 0)
-        peer.learn(layer, layer.edges)
+        # As after joins: each neighbour has named its own, and requests and waves others.
+        heard = {far: None for other in graph.neighbours[place] for far in graph.neighbours[other]}
+        for number in range(HEARD_OF):
+            about = (name, peer.me.node, number)
+            heard[draw_below(len(members), peer.seed, "dag/heard", *about)] = None
+        peer.learn(layer, (members[other].me for other in (*graph.neighbours[place], *heard)))

@@ -136,7 +136,8 @@ class Departures:
             return  # first things first
         elif not layer.edges:
             departure.stage = Stage.WITHDRAWING
-            peer.membership.withdraw(layer.name, layer)
+            assert layer.label is not None
+            peer.membership.withdraw(layer.name, layer.label, layer)
         elif self._is_relied_on(layer):
             self._hand_over(layer, departure)
         else:
@@ -240,8 +241,9 @@ class Departures:
             return
         assert layer.label is not None
         self._heirs.setdefault(layer.name, {})[sender] = None
+        gone = Label(layer.label.stamp, sender)
         peer.repair.rename(layer, Label(layer.label.stamp + 1, peer.me))
-        peer.membership.announce(layer, sender)
+        peer.membership.announce(layer, gone)
 
     def announced(self, layer: Layer) -> None:
         """All nodes know of this member."""

@@ -18,6 +18,8 @@ __all__ = ["CONTACTS_MAX", "ENTRIES_TOLD_MAX", "Directory"]
 
 CONTACTS_MAX: Final = 4
 """Members known of one layer: those of the largest labels."""
+GONE_MAX: Final = 4_096
+"""Members that have left layers and are remembered for that."""
 ENTRIES_TOLD_MAX: Final = 256
 """Lines in one message."""
 
@@ -25,11 +27,13 @@ ENTRIES_TOLD_MAX: Final = 256
 class Directory:
     """Who can be asked about a layer."""
 
-    __slots__ = ("_digest", "_layers", "_layers_max")
+    __slots__ = ("_digest", "_gone", "_layers", "_layers_max")
 
     def __init__(self, layers_max: int) -> None:
         self._layers: dict[str, tuple[Label, ...]] = {}
         self._layers_max = layers_max
+        self._gone: dict[tuple[str, PeerId], int] = {}
+        """Members that have left, and the last stamp that is void; old news may still be around."""
         self._digest: bytes | None = None
 
     def __contains__(self, layer: str) -> bool:
@@ -58,6 +62,8 @@ class Directory:
     def note(self, entry: Entry) -> bool:
         """Add a line; whether it is new, and kept. A steward has one line, its largest."""
         labels = self._layers.get(entry.layer, ())
+        if entry.label.stamp <= self.last_void(entry.layer, entry.label.steward):
+            return False
         if not labels and len(self._layers) >= self._layers_max:
             return False
         for label in labels:
@@ -72,6 +78,18 @@ class Directory:
         self._layers[entry.layer] = kept
         self._digest = None
         return True
+
+    def last_void(self, layer: str, steward: PeerId) -> int:
+        """The stamp up to which nothing holds any more that was said of a member."""
+        return self._gone.get((layer, steward), 0)
+
+    def withdraw(self, layer: str, label: Label) -> None:
+        """Take out one who has left, for good."""
+        self.forget(layer, label.steward)
+        place = (layer, label.steward)
+        self._gone[place] = max(self._gone.pop(place, 0), label.stamp)
+        while len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
 
     def forget(self, layer: str, peer: PeerId) -> bool:
         """Take out one who is no member, or gone; whether that is news."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "Everybody"]
 
 PROBE = Timer("dag/probe")
+PROBES_AT_ONCE: Final = 8
+"""Nodes that were lost and are tried together."""
 REQUESTS_ALONE_MAX: Final = 20
 """How often contacts are asked in vain before a node begins a part of its own."""
 
@@ -42,7 +44,7 @@ class Everybody:
         self._contacts: list[str] = []
         self._requests = 0
         self._former: dict[str, int] = {}
-        """Nodes that were neighbours, and when each was lost; next to be tried first."""
+        """Nodes that were lost, and when; those to be tried next first."""
         self._is_probing = False
 
     @property
@@ -141,26 +143,24 @@ class Everybody:
         return [*former, *peer.repair.draw_order(others, "dag/acquaintance")][:count]
 
     def lost(self, other: PeerId) -> None:
-        """A neighbour is lost: it may come back."""
-        self._former.pop(other.node, None)
-        self._former[other.node] = self._peer.now_ms
+        """A node cannot be reached: it may come back. Who knows it from probes keeps its time."""
+        self._former.setdefault(other.node, self._peer.now_ms)
         while len(self._former) > self._peer.settings.known_nodes_max:
             del self._former[next(iter(self._former))]
         self._probe_later()
-
-    def unreachable(self, other: PeerId) -> None:
-        """A node cannot be reached: ask the next contact, if it was one."""
         layer = self._peer.layers[EVERYBODY]
-        if not layer.is_member and other.node in self._contacts:
+        if not layer.is_member:
             self._peer.tend_later(layer)
 
     def same_part(self, other: PeerId) -> None:
         """A former neighbour can be reached over others: it need not be tried."""
-        if self._peer.layers[EVERYBODY].former_label is None:
+        layer = self._peer.layers[EVERYBODY]
+        if layer.former_label is None:
             self._former.pop(other.node, None)
+            self._peer.learn(layer, (other,))
 
     def probe(self) -> None:
-        """Ask the former neighbour that was asked longest ago which part it is in."""
+        """Ask those who were asked longest ago which part they are in."""
         self._is_probing = False
         peer = self._peer
         oldest_ms = peer.now_ms - peer.settings.former_horizon_ms
@@ -168,9 +168,9 @@ class Everybody:
             del self._former[node]
         layer = peer.layers[EVERYBODY]
         if self._former and layer.is_member and layer.former_label is None:
-            node = next(iter(self._former))
-            self._former[node] = self._former.pop(node)
-            peer.repair.ask(layer, node)
+            for node in list(self._former)[:PROBES_AT_ONCE]:
+                self._former[node] = self._former.pop(node)
+                peer.repair.ask(layer, node)
         self._probe_later()
 
     def _probe_later(self) -> None:

@@ -57,6 +57,8 @@ class Wish:
     must: bool = False
     swaps: int = 0
     """How often the two have changed roles."""
+    merges: bool = False
+    """Whether the other one is in another part, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)

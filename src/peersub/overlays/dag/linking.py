@@ -47,6 +47,8 @@ FORMING_MAX: Final = 64
 """Members that may wait for an edge with one; others are told that there is none."""
 KNOWN_TOLD_MAX: Final = 16
 """Members that a new neighbour is told of."""
+HOLD_DOUBLINGS_MAX: Final = 3
+"""A turn is held twice as long after each change of roles, up to here."""
 SWAPS_MAX: Final = 6
 """How often two members change roles before they give up: where layers have grown together at
 several places each of the two may be ahead of the other, on different ways."""
@@ -95,18 +97,19 @@ class Linking:
 
     # --- wishes --------------------------------------------------------------------------------
 
-    def wish(self, layer: Layer, peer: PeerId, *, must: bool = False) -> None:
+    def wish(self, layer: Layer, peer: PeerId, *, must: bool = False, merges: bool = False) -> None:
         """Have an edge with this one, if it can be."""
         if peer in layer.edges or peer == self._host.me:
             return
         known = layer.wishes.get(peer)
         if known is not None:
             known.must = known.must or must
+            known.merges = known.merges and merges
             return
         if peer in layer.forming:
             self._host.touch(layer)
             return  # it wants one too, and is invited when this member is a sink
-        layer.wishes[peer] = Wish(self._host.now_ms, must)
+        layer.wishes[peer] = Wish(self._host.now_ms, must, merges=merges)
         self._offer(layer, peer)
 
     def _offer(self, layer: Layer, peer: PeerId) -> None:
@@ -134,6 +137,18 @@ class Linking:
         for peer, (val, lid) in list(layer.invited.items()):
             if not layer.edges or points_at(val, lid, layer.val, layer.lid):
                 self._offer(layer, peer)
+
+    def give_up_merging(self, layer: Layer) -> list[PeerId]:
+        """The part has another name: with whom edges were wanted since they were in another."""
+        given_up = [
+            peer
+            for peer, wish in layer.wishes.items()
+            if wish.merges and peer not in layer.offers and layer.edges
+        ]
+        for peer in given_up:
+            self._host.send(peer, LinkDown(layer.name, True))
+            layer.drop(peer)
+        return given_up
 
     def expire(self, layer: Layer) -> None:
         """Give up wishes that take too long."""
@@ -274,7 +289,7 @@ class Linking:
                     about = (layer.name, *host.me, self._rounds)
                     share = draw_share(host.seed, "dag/invite", *about)
                     doublings = max(each.swaps for each in layer.forming.values())
-                    hold_ms = host.settings.invite_ms << doublings
+                    hold_ms = host.settings.invite_ms << min(doublings, HOLD_DOUBLINGS_MAX)
                     delay_ms = int((0.5 + share) * hold_ms)
                     host.set_timer(Timer(INVITE, layer.name), max(delay_ms, 1))
                 layer.inviting[peer] = None

@@ -47,7 +47,7 @@ class _Announcing:
     """The wave, and who leaves the layer when it is back."""
 
     key: Key
-    gone: PeerId | None
+    gone: Label | None
     is_under_way: bool = True
 
 
@@ -182,7 +182,8 @@ class Membership:
         peer.tend_later(layer)
 
     def _found(self, layer: Layer) -> None:
-        layer.label = Label(1, self._peer.me)
+        me = self._peer.me
+        layer.label = Label(self._peer.directory.last_void(layer.name, me) + 1, me)
         self.became_member(layer)
         self.announce(layer)
 
@@ -213,14 +214,17 @@ class Membership:
 
     # --- announcing ----------------------------------------------------------------------------
 
-    def announce(self, layer: Layer, gone: PeerId | None = None) -> None:
+    def announce(self, layer: Layer, gone: Label | None = None) -> None:
         """Let all nodes know that this one is a member, and that another is not."""
         peer = self._peer
         assert layer.label is not None
         label = Label(layer.label.stamp, peer.me)
         peer.directory.note(Entry(layer.name, label))
+        before = self._announcing.get(layer.name)
         if gone is not None:
-            peer.directory.forget(layer.name, gone)
+            peer.directory.withdraw(layer.name, gone)
+        elif before is not None:
+            gone = before.gone
         self._numbers += 1
         wave = Announce(layer.name, peer.me, self._numbers, label, gone)
         announcing = self._announcing[layer.name] = _Announcing(key_of(wave), gone)
@@ -246,7 +250,7 @@ class Membership:
         """A wave comes by. If this is another steward of the layer, the two link up first."""
         peer = self._peer
         if wave.gone is not None:
-            peer.directory.forget(wave.layer, wave.gone)
+            peer.directory.withdraw(wave.layer, wave.gone)
         if wave.label is None:
             return
         self.note(Entry(wave.layer, wave.label))
@@ -272,7 +276,7 @@ class Membership:
             self._peer.repair.ask(layer, larger.steward.node)
         else:
             self._merging[layer.name] = larger.steward
-            self._peer.linking.wish(layer, larger.steward, must=True)
+            self._peer.linking.wish(layer, larger.steward, must=True, merges=True)
 
     def adopted(self, layer: Layer) -> None:
         """The part has another name. Who was its steward need not link up any more."""
@@ -295,7 +299,8 @@ class Membership:
         layer = peer.layers.get(entry.layer)
         steward = entry.label.steward
         if steward == peer.me and (layer is None or not layer.is_member):
-            self.withdraw(entry.layer, None)
+            if entry.label.stamp > peer.directory.last_void(entry.layer, peer.me):
+                self.withdraw(entry.layer, entry.label, None)
             return False
         return peer.directory.note(entry)
 
@@ -307,12 +312,13 @@ class Membership:
         if entry.label.steward != me and entry.label.steward not in layer.edges:
             self._peer.repair.ask(layer, entry.label.steward.node)
 
-    def withdraw(self, layer_name: str, layer: Layer | None) -> None:
+    def withdraw(self, layer_name: str, label: Label, layer: Layer | None) -> None:
         """Let all nodes know that this one is no member; if it was the last, there is none."""
         peer = self._peer
-        peer.directory.forget(layer_name, peer.me)
+        gone = Label(label.stamp, peer.me)
+        peer.directory.withdraw(layer_name, gone)
         self._numbers += 1
-        wave = Announce(layer_name, peer.me, self._numbers, None, peer.me)
+        wave = Announce(layer_name, peer.me, self._numbers, None, gone)
 
         def withdrawn(is_whole: bool, _: Label | None) -> None:
             if layer is not None:

@@ -233,13 +233,16 @@ class Census(_Plain, Message):
 
 @dataclass(frozen=True, slots=True)
 class Announce(_Plain, Message):
-    """A wave over all nodes: the steward of this label is a member of the layer, `gone` no more."""
+    """A wave over all nodes: the steward of this label is a member of the layer.
+
+    That of `gone` is one no more, whatever was said of it with such a stamp or an earlier one.
+    """
 
     layer: str
     origin: PeerId
     number: int
     label: Label | None
-    gone: PeerId | None
+    gone: Label | None
 
 
 @dataclass(frozen=True, slots=True)

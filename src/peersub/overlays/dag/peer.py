@@ -184,10 +184,20 @@ class DagPeer:
         }
 
     def fingerprint(self) -> object:
-        """The description without what turns change: sinks that have nothing to say take turns."""
+        """The description without what turns change: sinks that have nothing to say take turns.
+
+        But with what is under way: events that wait for turns, and edges that are wanted.
+        """
         return (
             [
-                (name, layer.label, layer.is_announced, sorted(layer.edges))
+                (
+                    name,
+                    layer.label,
+                    layer.is_announced,
+                    sorted(layer.edges),
+                    len(layer.queued),
+                    sorted(layer.wishes),
+                )
                 for name, layer in sorted(self.layers.items())
             ],
             self.directory.digest,
@@ -448,8 +458,8 @@ class DagPeer:
             if layer.drop(peer):
                 self._edge_gone(layer, peer)
                 self.repair.doubt(layer)
-                if layer.name == EVERYBODY:
-                    self.everybody.lost(peer)
+            # Without an offer to this one the member may be a sink.
+            self.touch(layer)
             layer.known.pop(peer, None)
             self.departures.gone(layer, peer)
             self.repair.lost(layer, peer.node)
@@ -459,9 +469,7 @@ class DagPeer:
             if not layer.is_member and layer.name != EVERYBODY:
                 self.membership.refused(layer, peer)
             self.tending.look(layer)
-            # An offer to it was all that kept the member from its turn, perhaps.
-            self.touch(layer)
-        self.everybody.unreachable(peer)
+        self.everybody.lost(peer)
         self.relaying.lost(peer)
 
     def _on_timer(self, timer: Timer) -> None:

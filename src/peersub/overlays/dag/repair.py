@@ -98,14 +98,15 @@ class Repair:
 
     def recheck(self) -> None:
         """Parts of the network have met: so may those of the layers of which this is a steward."""
-        peer = self._peer
-        for layer in peer.layers.values():
-            if layer.name in self._checks or layer.name == EVERYBODY or not layer.is_member:
-                continue
-            if layer.is_named_after(peer.me):
-                due_ms = peer.now_ms + peer.settings.repair_ms
-                self._checks[layer.name] = _Check(due_ms, is_recheck=True)
-                peer.tend_later(layer)
+        for layer in self._peer.layers.values():
+            if layer.is_member and layer.is_named_after(self._peer.me):
+                self._recheck_later(layer)
+
+    def _recheck_later(self, layer: Layer) -> None:
+        if layer.name not in self._checks and layer.name != EVERYBODY:
+            due_ms = self._peer.now_ms + self._peer.settings.repair_ms
+            self._checks[layer.name] = _Check(due_ms, is_recheck=True)
+            self._peer.tend_later(layer)
 
     def tend(self, layer: Layer) -> None:
         """Do what is due."""
@@ -221,16 +222,16 @@ class Repair:
         elif label != layer.label:
             larger = layer.label is not None and label > layer.label
             times = 0 if check is None else check.asked.get(sender.node, 0)
-            is_unsure = larger and times < ASKED_AGAIN_MAX
-            is_merging = any(wish.must for wish in layer.wishes.values())
-            if check is not None and (is_unsure or is_merging):
-                # It may be of the same part, and the news on its way, or soon be.
+            is_merging = any(wish.merges for wish in layer.wishes.values())
+            if not is_merging and (check is None or not larger or times >= ASKED_AGAIN_MAX):
+                peer.linking.wish(layer, sender, must=True, merges=True)
+            if check is not None:
+                # It may be of the same part, and the news on its way, or soon be: ask again.
                 check.asked[sender.node] = times + 1
                 check.due_ms = peer.now_ms + peer.settings.repair_ms
                 return
-            peer.linking.wish(layer, sender, must=True)
-            if check is not None:
-                check.is_listed = True
+            if is_merging:
+                self._recheck_later(layer)
         else:
             if message.is_sure:
                 peer.same_part(layer, sender)
@@ -280,6 +281,8 @@ class Repair:
         layer.label = label
         layer.is_announced = is_announced
         self._tell(layer, (peer for peer in layer.edges if peer != source))
+        for other in self._peer.linking.give_up_merging(layer):
+            self._ask(layer, other.node)
         self._peer.membership.adopted(layer)
         if layer.name == EVERYBODY:
             self.recheck()
