@@ -5,7 +5,8 @@ import pytest
 from peersub.overlays.core.home import Home
 from peersub.overlays.registry import OVERLAYS
 from peersub.simulator import fuzz
-from peersub.simulator.swarm import LAYERS_FROM, NODES_DRAWN_MAX, swarm_scenario
+from peersub.simulator.scenario import Scenario
+from peersub.simulator.swarm import LAYERS_FROM, MOVES_FROM, NODES_DRAWN_MAX, swarm_scenario
 
 SCENARIOS = [swarm_scenario(seed) for seed in range(400)]
 
@@ -40,6 +41,19 @@ def test_chord_meets_every_fault_and_every_strategy():
     assert faults | {"leave", "join", "calm", "after", "unsubscribed"} == phases
     strategies = {scenario.settings["strategy"] for scenario in chords}
     assert strategies == {"simple", "identity", "covering", "perfect", "imperfect"}
+
+
+def test_subscribers_move_refuse_and_change_their_minds():
+    before = [swarm_scenario(MOVES_FROM - 1 - number, "dag") for number in range(40)]
+    assert {scenario.moves for scenario in before} == {1.0}
+    later = [swarm_scenario(MOVES_FROM + number, "dag") for number in range(80)]
+    assert {scenario.moves for scenario in later} == {0.0, 0.5, 1.0}
+    assert {scenario.settings["topic"] for scenario in later} == {"s", "a", "r.x", "symbol"}
+    done = {step.do for scenario in later for phase in scenario.phases for step in phase.steps}
+    assert {"change", "subscribe"} <= done
+    assert all(Scenario.from_toml(scenario.to_toml()) == scenario for scenario in later)
+    others = swarm_scenario(MOVES_FROM, "chord")
+    assert "topic" not in others.settings
 
 
 def test_edges_only_fail_where_tunnels_lead_around_them():

@@ -18,7 +18,14 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 
-__all__ = ["BATCHES_FROM", "LAYERS_FROM", "NODES_DRAWN_MAX", "SPLITS_FROM", "swarm_scenario"]
+__all__ = [
+    "BATCHES_FROM",
+    "LAYERS_FROM",
+    "MOVES_FROM",
+    "NODES_DRAWN_MAX",
+    "SPLITS_FROM",
+    "swarm_scenario",
+]
 
 BATCHES_FROM = 1_000_000
 """Seeds from here on publish batches: what the seeds before mean does not change."""
@@ -28,6 +35,10 @@ SPLITS_FROM = 20_000
 
 LAYERS_FROM = 30_000
 """Seeds from here on may draw the overlay `dag`: what the seeds before mean does not change."""
+
+MOVES_FROM = 60_000
+"""Seeds from here on have topics that their filters name, and subscribers that change their minds
+or refuse to move, where the overlay proposes that: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -114,7 +125,32 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
     names = [name for name in _TRAITS if seed >= LAYERS_FROM or name not in _LATER_OVERLAYS]
     drawn = random.choices(names, [_TRAITS[name].weight for name in names])[0]
     scenario = _Drawing(random, seed, overlay or drawn).scenario()
+    if seed >= MOVES_FROM and overlay_kind(scenario.overlay).proposes_moves:
+        scenario = _with_moves(scenario)
     return scenario if seed < BATCHES_FROM else _with_batches(scenario)
+
+
+def _with_moves(scenario: Scenario) -> Scenario:
+    """The same, with several layers, and subscribers that come, move and change their minds."""
+    random = Random(f"swarm/{scenario.seed}/moves")
+
+    def changing(phase: ScenarioPhase) -> ScenarioPhase:
+        if random.random() < 0.5:
+            return phase
+        steps: list[asked.Activity] = []
+        for kind in (asked.SubscribeActivity, asked.ChangeActivity):
+            count, every_ms = random.randint(1, 6), random.choice((0, 100, 2_000))
+            steps.append(kind(at_ms=random.choice((0, 500)), count=count, every_ms=every_ms))
+        return replace(phase, steps=(*phase.steps, *steps))
+
+    # No filter names the last one: then there is the catch-all layer alone.
+    topic = random.choice(("s", "s", "a", "a", "r.x", "symbol"))
+    return replace(
+        scenario,
+        settings={**scenario.settings, "topic": topic},
+        moves=random.choice((0.0, 0.5, 1.0, 1.0, 1.0)),
+        phases=tuple(changing(phase) for phase in scenario.phases),
+    )
 
 
 def _with_batches(scenario: Scenario) -> Scenario:
