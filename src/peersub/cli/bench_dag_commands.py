@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from peersub.cli.bench_routing_command import listed
@@ -32,14 +33,7 @@ def run_bench_anonymity(options: Mapping[str, Any]) -> int:
     folder = folder_of(options["out"])
     progress = stderr_progress()
     result = run_anonymity(settings, progress)
-    if folder is not None:
-        for path in report.write(result, folder):
-            progress(f"written: {path}")
-    if options["as_json"]:
-        print_json(report.as_json(result))
-    else:
-        report.show(result)
-    return report.exit_code(result)
+    return _told(report, result, options, folder, progress)
 
 
 def run_bench_dag(options: Mapping[str, Any]) -> int:
@@ -60,12 +54,8 @@ def run_bench_dag(options: Mapping[str, Any]) -> int:
         )
     except ValueError as error:
         raise CommandError(f"{error}.") from None
-    result = run_dag(settings, stderr_progress())
-    if options["as_json"]:
-        print_json(report.as_json(result))
-    else:
-        report.show(result)
-    return report.exit_code(result)
+    progress = stderr_progress()
+    return _told(report, run_dag(settings, progress), options, None, progress)
 
 
 def run_bench_layers(options: Mapping[str, Any]) -> int:
@@ -89,6 +79,17 @@ def run_bench_layers(options: Mapping[str, Any]) -> int:
     folder = folder_of(options["out"])
     progress = stderr_progress()
     result = run_layers(settings, progress)
+    return _told(report, result, options, folder, progress)
+
+
+def _told(
+    report: Any,
+    result: Any,
+    options: Mapping[str, Any],
+    folder: Path | None,
+    progress: Callable[[str], None],
+) -> int:
+    """Write the result to the folder, if there is one, and to standard output; the exit code."""
     if folder is not None:
         for path in report.write(result, folder):
             progress(f"written: {path}")
@@ -96,4 +97,5 @@ def run_bench_layers(options: Mapping[str, Any]) -> int:
         print_json(report.as_json(result))
     else:
         report.show(result)
-    return report.exit_code(result)
+    code: int = report.exit_code(result)
+    return code
