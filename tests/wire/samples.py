@@ -19,6 +19,8 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.dag import messages as dag
 from peersub.overlays.flood import messages as flood
+from peersub.overlays.reach import messages as reach
+from peersub.overlays.reach.identifiers import Place
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.semantic import messages as semantic
 from peersub.overlays.semantic import sample_messages as semantic_sample
@@ -63,6 +65,8 @@ EVERY_KIND = Publication(
 )
 
 LABEL = dag.Label(4, PEER)
+PLACE = Place(3, 0b101)
+KEPT = reach.Entry(5, PEER, "s1", Filter("price > 10"), 4)
 PROFILE = similarity.Profile(
     PEER, 2, bytes(range(16)), b"\x05\x80", b"\x07\x08", b"\x01", 1.5, -2.0, 100.0
 )
@@ -254,6 +258,29 @@ MESSAGES: dict[str, Any] = {
     "link-free": semantic.LinkFree(),
     "link-needed-by-members": semantic.LinkNeeded(),
     "member-gone": semantic.MemberGone(3, 7),
+    "seats-told": reach.SeatsTold((reach.SeatFact(PLACE, 7, 5),), True),
+    "seats-told-none": reach.SeatsTold(()),
+    "join-asked": reach.JoinAsked("10.0.0.8:7001", 2),
+    "nodes-told": reach.NodesTold(("n1", "n2")),
+    "entries-given": reach.EntriesGiven(PLACE, (KEPT,)),
+    "seat-given": reach.SeatGiven(PLACE, 8, ("n1", "n2")),
+    "seat-taken": reach.SeatTaken(PLACE, 8),
+    "reach-routed": reach.Routed(2**60 - 1, 3, reach.StoreAsked(KEPT)),
+    "store-asked": reach.StoreAsked(KEPT),
+    "unstore-asked": reach.UnstoreAsked(5, PEER, "s1", 4),
+    "place-sought": reach.PlaceSought(5, "n9"),
+    "reach-stored": reach.Stored("s1", 5, 4),
+    "reach-unstored": reach.Unstored("s1", 5, 4),
+    "copy-told": reach.CopyTold(PLACE, 7, True, (KEPT,), 12),
+    "copy-ended": reach.CopyEnded(PLACE, reach.UnstoreAsked(5, PEER, "s1", 4), 13),
+    "copy-heard": reach.CopyHeard(PLACE, 13),
+    "renewal-wanted": reach.RenewalWanted(PLACE, 9),
+    "interest-told": reach.InterestTold(PLACE, PLACE.sibling, reach.Interest((5, 13), 2), 6),
+    "interest-asked": reach.InterestAsked(PLACE, PLACE.sibling),
+    "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),
+    "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1),
+    "reach-spread": reach.Spread(TRADE, 0b1011, PLACE, 2),
+    "reach-notified": reach.Notified(STORY, 3),
 }
 
 RECORDS: dict[str, Any] = {

@@ -17,6 +17,7 @@ from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.dag import messages as dag
 from peersub.overlays.flood import messages as flood
+from peersub.overlays.reach import messages as reach
 from peersub.overlays.routing import messages as routing
 from peersub.overlays.semantic import messages as semantic
 from peersub.overlays.semantic import sample_messages as semantic_sample
@@ -176,6 +177,29 @@ MESSAGES: Final[dict[int, type]] = {
     192: dag.LeaveOk,
     193: dag.LeaveWait,
     194: dag.LayersTold,
+    # reach: 200 to 229
+    200: reach.SeatsTold,
+    201: reach.JoinAsked,
+    202: reach.EntriesGiven,
+    203: reach.SeatGiven,
+    204: reach.SeatTaken,
+    205: reach.Routed,
+    206: reach.StoreAsked,
+    207: reach.UnstoreAsked,
+    208: reach.PlaceSought,
+    209: reach.Stored,
+    210: reach.Unstored,
+    211: reach.InterestTold,
+    212: reach.InterestAsked,
+    213: reach.InterestHeard,
+    214: reach.Rendezvous,
+    215: reach.Spread,
+    216: reach.Notified,
+    217: reach.NodesTold,
+    218: reach.CopyTold,
+    219: reach.CopyEnded,
+    220: reach.CopyHeard,
+    221: reach.RenewalWanted,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -74,6 +74,14 @@ class Places:
         self._places: dict[Place, None] = {EMPTY_PLACE: None}
         self.length_max = 0
 
+    @classmethod
+    def of(cls, places: Iterable[Place]) -> Places:
+        """A code that is complete already."""
+        made = cls()
+        made._places = dict.fromkeys(places)
+        made.length_max = max(place.length for place in made)
+        return made
+
     def __iter__(self) -> Iterator[Place]:
         return iter(self._places)
 

@@ -1,0 +1,131 @@
+"""`Copies`: what a place keeps is kept by its first heirs as well, should its holder crash.
+
+The paper has nothing of the kind (§4.3). Whoever holds a place tells its first heirs (`heirs`) what
+is kept there, and a subscription is confirmed when they have it. An heir that claims the place has
+its subscriptions at once. If another one claims it, who has a copy hands it on. So nothing that was
+confirmed is lost, as long as of the holder and its heirs one stays; and should all go, the nodes
+that the subscriptions live on bring them back (`registrations`).
+"""
+
+from __future__ import annotations
+
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.holdings import ENTRIES_PER_MESSAGE, Copy, Holdings
+from peersub.overlays.reach.messages import CopyEnded, CopyHeard, CopyTold, Entry, UnstoreAsked
+from peersub.overlays.reach.post import Post
+from peersub.overlays.reach.seats import Copied, Seat
+from peersub.overlays.reach.structure import heirs
+
+__all__ = ["COPIES_MAX", "Copies"]
+
+COPIES_MAX = 64
+"""Places of others that a node keeps copies of; the oldest are dropped."""
+
+
+class Copies:
+    """The copies of own places at others, and of theirs here."""
+
+    def __init__(self, holdings: Holdings, post: Post, bits: AttributeMap, count: int) -> None:
+        self._holdings = holdings
+        self._post = post
+        self._bits = bits
+        self._count = count
+        self._number = 0
+
+    # --- what others have of own places --------------------------------------------------------
+
+    def review(self) -> None:
+        """Heirs that are new get all."""
+        for seat in self._holdings.seats.values():
+            wanted = self.heirs_of(seat)
+            for peer in [each for each in seat.copied if each not in wanted]:
+                del seat.copied[peer]
+            for peer in wanted:
+                if peer not in seat.copied:
+                    self._copy_all(seat, peer)
+
+    def heirs_of(self, seat: Seat) -> list[PeerId]:
+        """Who is to have copies: the first heirs that stay, none of them this node."""
+        found: dict[PeerId, None] = {}
+        for identifier in heirs(seat.place):
+            peer = seat.holder_of(identifier)
+            if peer is not None and self._holdings.takes(peer):
+                found[peer] = None
+        return list(found)[: self._count]
+
+    def _copy_all(self, seat: Seat, peer: PeerId) -> None:
+        entries = list(seat.entries())
+        chunks = [
+            tuple(entries[start : start + ENTRIES_PER_MESSAGE])
+            for start in range(0, len(entries), ENTRIES_PER_MESSAGE)
+        ]
+        for place, chunk in enumerate(chunks or [()]):
+            self._number += 1
+            told = CopyTold(seat.place, seat.claim, not place, chunk, self._number)
+            self._post.send(peer.node, told)
+        seat.copied[peer] = Copied(self._number)
+
+    def stored(self, seat: Seat, entry: Entry) -> None:
+        """Something new is kept at an own place."""
+        self._number += 1
+        told = CopyTold(seat.place, seat.claim, False, (entry,), self._number)
+        self._tell(seat, told)
+
+    def ended(self, seat: Seat, message: UnstoreAsked) -> None:
+        """Something is kept no more."""
+        self._number += 1
+        self._tell(seat, CopyEnded(seat.place, message, self._number))
+
+    def _tell(self, seat: Seat, message: Message) -> None:
+        for peer, copied in seat.copied.items():
+            copied.sent = self._number
+            self._post.send(peer.node, message)
+
+    def on_heard(self, peer: PeerId, message: CopyHeard) -> None:
+        """An heir has what it was told."""
+        seat = self._holdings.seats.get(message.place)
+        copied = None if seat is None else seat.copied.get(peer)
+        if copied is not None:
+            copied.heard = max(copied.heard, message.number)
+
+    # --- what is here of the places of others --------------------------------------------------
+
+    def on_told(self, peer: PeerId, message: CopyTold, now_ms: int) -> None:
+        """The holder of a place says what it keeps."""
+        copies = self._holdings.copies
+        known = copies.get(message.place)
+        if message.begins or known is None or known.owner != peer:
+            for place in [p for p, c in copies.items() if c.owner == peer]:
+                if place.overlaps(message.place):
+                    del copies[place]
+            known = copies[message.place] = Copy(peer, Seat(message.place, message.claim))
+            while len(copies) > COPIES_MAX:
+                del copies[next(iter(copies))]
+        for entry in message.entries:
+            known.seat.store(entry, self._bits, now_ms)
+        self._post.send(peer.node, CopyHeard(message.place, message.number))
+
+    def on_ended(self, peer: PeerId, message: CopyEnded) -> None:
+        """The holder of a place keeps something no more."""
+        known = self._holdings.copies.get(message.place)
+        if known is not None and known.owner == peer:
+            ended = message.ended
+            known.seat.unstore(ended.identifier, ended.subscriber, ended.name, ended.number)
+        self._post.send(peer.node, CopyHeard(message.place, message.number))
+
+    def hand_on(self) -> None:
+        """Who has claimed a place of which there is a copy here gets it, if its holder is gone."""
+        holdings = self._holdings
+        for place, copy in list(holdings.copies.items()):
+            for peer, fact in holdings.directory.facts():
+                newer = fact.claim > copy.seat.claim and peer != copy.owner
+                if not newer or not fact.place.overlaps(place):
+                    continue
+                if self._post.linked.get(copy.owner.node) != copy.owner:
+                    entries = [e for e in copy.seat.entries() if fact.place.hosts(e.identifier)]
+                    holdings.pass_on(entries, peer.node)
+                if fact.place.contains(place):
+                    del holdings.copies[place]
+                    break

@@ -1,0 +1,192 @@
+"""`Interests`: what is wanted at or below the places of this node, told upwards (§4.5).
+
+The paper says when interest is told, and not when it is withdrawn. Here it is worked out anew
+whenever something changes that it depends on, and told when it is another than before (`Seat`).
+
+A bit for "somebody is interested" keeps few events away: nearly every place is above the one of no
+attributes, at which much is kept. So a place tells which identifiers are kept there and below, up
+to `summary` of them. Of these only those count that an event goes to *through* this place: it goes
+down by clearing bits in the order of the event, so on the way to an identifier the bits that were
+cleared before stand before those that are still to be cleared (`leads_to`). If they are too many,
+their low bits do, as many as the shortest place there has; if even these are, the bit is all.
+"""
+
+from __future__ import annotations
+
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.reach.holdings import Holdings
+from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
+from peersub.overlays.reach.messages import Interest, InterestAsked, InterestHeard, InterestTold
+from peersub.overlays.reach.post import Post
+from peersub.overlays.reach.seats import NOTHING, Seat, Told
+
+__all__ = ["SOMETHING", "Interests", "leads_to"]
+
+SOMETHING = Interest((0,), 0)
+"""All that the interest bit of the paper says; also of those that have said nothing yet."""
+
+
+def leads_to(place: Place, event: int, order: Order, interest: Interest) -> bool:
+    """Whether an event may find what is wanted at a place or further down from there.
+
+    Going up takes bits away from what places lack (`parent_identifier`): the one that stands last,
+    and those beyond the length of a shorter place. So of the bits below `shortest`, those that an
+    identifier lacks and the place does not stand after all that the place lacks.
+    """
+    lacking = event & low_bits(place.length) & ~place.bits
+    last = order.rank(order.last(lacking)) if lacking else -1
+    within = event & ~lacking & low_bits(interest.shortest)
+    return any(
+        identifier & (~event | lacking) == 0
+        and all(order.rank(bit) > last for bit in set_bits(within & ~identifier))
+        for identifier in interest.identifiers
+    )
+
+
+class Interests:
+    """The interest of own places: what they know of those below, and have told those above."""
+
+    def __init__(self, holdings: Holdings, post: Post, *, quench: bool, summary: int) -> None:
+        self._holdings = holdings
+        self._me = holdings.me
+        self._post = post
+        self._quench = quench
+        self._summary = summary
+        self._number = 0
+        self.changed = False
+        """Whether interest must be worked out again."""
+
+    def wants(self, seat: Seat, below: Place, event: int, order: Order) -> bool:
+        """Whether an event is of use at a place below an own one, as far as is known."""
+        return not self._quench or leads_to(below, event, order, self._wanted_at(seat, below))
+
+    def _wanted_at(self, seat: Seat, below: Place) -> Interest:
+        if seat.near[below] == self._me:
+            other = self._holdings.seats.get(below)
+            return SOMETHING if other is None else other.wanted
+        return seat.interest.get(below, SOMETHING)
+
+    def wanted(self, seat: Seat) -> Interest:
+        """What is wanted at an own place and below."""
+        parts = [self._wanted_at(seat, below) for below in seat.below()]
+        parts = [part for part in parts if part.identifiers]
+        if not parts and not seat.has_entries:
+            return NOTHING
+        if not self._summary or SOMETHING in parts:
+            return SOMETHING
+        shortest = min([seat.place.length, *(part.shortest for part in parts)])
+        found = {*seat.identifiers()}.union(*(part.identifiers for part in parts))
+        if len(found) > self._summary:
+            found = {identifier & low_bits(shortest) for identifier in found}
+        if len(found) > self._summary:
+            return SOMETHING
+        return Interest(tuple(sorted(found)), shortest)
+
+    def review(self) -> None:
+        """Work out all interest, tell what has changed, and answer what waited for that."""
+        self.changed = False
+        if self._quench:
+            seats = self._holdings.seats
+            # Own places may lie below each other: as often as there are places is enough.
+            for _ in seats:
+                for seat in seats.values():
+                    seat.wanted = self.wanted(seat)
+            for seat in seats.values():
+                self._tell(seat)
+        self._answer()
+
+    def _tell(self, seat: Seat) -> None:
+        for above in seat.above():
+            holder = seat.near[above]
+            told = seat.told.get(above)
+            if holder == self._me or (told is not None and told.interest == seat.wanted):
+                continue
+            self._number += 1
+            seat.told[above] = Told(holder, seat.wanted, self._number)
+            message = InterestTold(seat.place, above, seat.wanted, self._number)
+            self._post.send(holder.node, message)
+
+    def is_known_above(self, seat: Seat) -> bool:
+        """Whether all above know of the interest of a place, and all above those."""
+        if not self._quench:
+            return True
+        for above in seat.above():
+            if seat.near[above] == self._me:
+                other = self._holdings.seats.get(above)
+                if other is not None and not self.is_known_above(other):
+                    return False
+            elif not (above in seat.told and seat.told[above].heard):
+                return False
+        return True
+
+    def _answer(self) -> None:
+        for seat in self._holdings.seats.values():
+            if seat.waiting and seat.is_copied and self.is_known_above(seat):
+                waiting, seat.waiting = seat.waiting, []
+                for peer, message in waiting:
+                    self._post.send(peer.node, message)
+
+    def waiting_for(self) -> list[PeerId]:
+        """The holders of places above that have not answered, sorted."""
+        peers = {
+            told.holder
+            for seat in self._holdings.seats.values()
+            for told in seat.told.values()
+            if not told.heard
+        }
+        return sorted(peers)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def on_told(self, peer: PeerId, message: InterestTold) -> None:
+        """A place below says what is wanted there."""
+        seat = self._holdings.seats.get(message.above)
+        if seat is None or seat.near.get(message.below) != peer:
+            return  # It will be told again when both know of each other.
+        seat.interest[message.below] = message.interest
+        heard = InterestHeard(message.below, message.above, message.number)
+        self.changed = True
+        if not message.interest.identifiers:
+            self._post.send(peer.node, heard)
+        elif (peer, heard) not in seat.waiting:
+            seat.waiting.append((peer, heard))
+
+    def on_heard(self, message: InterestHeard) -> None:
+        """All above a place know of the interest below it."""
+        seat = self._holdings.seats.get(message.below)
+        told = None if seat is None else seat.told.get(message.above)
+        if told is not None and told.number == message.number:
+            told.heard = True
+            self.changed = True
+
+    def on_asked(self, peer: PeerId, message: InterestAsked) -> None:
+        """A place above has not been told, or has forgotten."""
+        seat = self._holdings.seats.get(message.below)
+        if seat is not None and seat.near.get(message.above) == peer:
+            seat.told.pop(message.above, None)
+            self.changed = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a place below has not said what it wants, or one above has not answered."""
+        return self._quench and (bool(self.waiting_for()) or bool(self._unknown()))
+
+    def ask_again(self) -> None:
+        """Ask places below that have said nothing, and tell again who has not answered."""
+        if not self._quench:
+            return
+        for seat, below in self._unknown():
+            self._post.send(seat.near[below].node, InterestAsked(below, seat.place))
+        for seat in self._holdings.seats.values():
+            for above, told in seat.told.items():
+                if not told.heard:
+                    message = InterestTold(seat.place, above, told.interest, told.number)
+                    self._post.send(told.holder.node, message)
+
+    def _unknown(self) -> list[tuple[Seat, Place]]:
+        return [
+            (seat, below)
+            for seat in self._holdings.seats.values()
+            for below in seat.below()
+            if seat.near[below] != self._me and below not in seat.interest
+        ]

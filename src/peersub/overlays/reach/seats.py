@@ -1,0 +1,240 @@
+"""`Seat`: a place that this node holds, with the subscriptions that are at home there.
+
+A node holds one place, and for a while more: who leaves gives its place to an heir, and an heir
+takes the place of who crashed. What a place needs is all here, so that it moves as a whole.
+
+*Interest* (§4.5): a place is interested if it has subscriptions or a place below it is. It tells
+all above; they answer when all above them know. Going up never comes back (`is_above`), so answers
+come, and interest that has ended is withdrawn by working it out anew. What a new neighbour below
+wants is not known: until it says so, it wants everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.identifiers import Place, is_above, set_bits
+from peersub.overlays.reach.messages import Entry, Interest
+
+__all__ = ["NOTHING", "UNSTORED_KEPT_MAX", "Copied", "Seat", "Told"]
+
+UNSTORED_KEPT_MAX = 1_024
+"""Ended subscriptions that a place remembers, lest a late request brings one back."""
+
+NOTHING = Interest((), 0)
+"""The interest of a place at which, and below which, nothing is kept."""
+
+_Key = tuple[str, str]
+"""The node and the name of a subscription."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a place above was told."""
+
+    holder: PeerId
+    interest: Interest
+    number: int
+    heard: bool = False
+
+
+@dataclass(slots=True)
+class Copied:
+    """What an heir was told, by the numbers of messages, and what it has."""
+
+    sent: int
+    heard: int = 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An entry, when it was last asked for, and the identifiers of its filter that come first."""
+
+    entry: Entry
+    renewed_ms: int
+    before: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A place held by this node."""
+
+    place: Place
+    claim: int
+    near: dict[Place, PeerId] = field(default_factory=dict)
+    """Neighbours, and who holds them; this node too."""
+    interest: dict[Place, Interest] = field(default_factory=dict)
+    """What places below have told."""
+    told: dict[Place, Told] = field(default_factory=dict)
+    """What places above were told."""
+    wanted: Interest = NOTHING
+    """What is wanted here and below."""
+    copied: dict[PeerId, Copied] = field(default_factory=dict)
+    """The heirs that keep what is kept here."""
+    waiting: list[tuple[PeerId, Message]] = field(default_factory=list)
+    """Answers that are due when all above know."""
+    _kept: dict[int, dict[_Key, _Kept]] = field(default_factory=dict)
+    _unstored: dict[tuple[int, str, str], tuple[int, int]] = field(default_factory=dict)
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def entries(self) -> Iterator[Entry]:
+        """All that is kept here."""
+        for kept in self._kept.values():
+            for each in kept.values():
+                yield each.entry
+
+    def identifiers(self) -> Iterable[int]:
+        """The identifiers of all that is kept here."""
+        return self._kept.keys()
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether anything is kept here."""
+        return bool(self._kept)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether heirs have all that is kept here."""
+        return all(copied.heard >= copied.sent for copied in self.copied.values())
+
+    def keeps(self, entry: Entry) -> bool:
+        """Whether a subscription is kept here just so."""
+        known = self._kept.get(entry.identifier, {}).get((entry.subscriber.node, entry.name))
+        return known is not None and known.entry == entry
+
+    def store(self, entry: Entry, bits: AttributeMap, now_ms: int) -> bool:
+        """Keep a subscription; False if a newer state of it is known."""
+        key = (entry.subscriber.node, entry.name)
+        age = (entry.subscriber.incarnation, entry.number)
+        if self._unstored.get((entry.identifier, *key), (-1, -1)) >= age:
+            return False
+        kept = self._kept.setdefault(entry.identifier, {})
+        known = kept.get(key)
+        if known is not None:
+            if _age(known.entry) > age:
+                return False
+            if known.entry == entry:
+                known.renewed_ms = now_ms
+                return True
+        before = tuple(each for each in bits.identifiers(entry.filter) if each < entry.identifier)
+        kept[key] = _Kept(entry, now_ms, before)
+        return True
+
+    def unstore(self, identifier: int, subscriber: PeerId, name: str, number: int) -> None:
+        """Keep a subscription no more, nor any earlier state of it that comes late."""
+        key = (subscriber.node, name)
+        age = (subscriber.incarnation, number)
+        self._unstored.pop((identifier, *key), None)
+        self._unstored[identifier, *key] = age
+        if len(self._unstored) > UNSTORED_KEPT_MAX:
+            del self._unstored[next(iter(self._unstored))]
+        known = self._kept.get(identifier, {}).get(key)
+        if known is not None and _age(known.entry) <= age:
+            self._drop(identifier, key)
+
+    def expire(self, before_ms: int) -> bool:
+        """Drop what nobody has asked for since; whether there was any."""
+        old = [
+            (identifier, key)
+            for identifier, kept in self._kept.items()
+            for key, each in kept.items()
+            if each.renewed_ms < before_ms
+        ]
+        for identifier, key in old:
+            self._drop(identifier, key)
+        return bool(old)
+
+    def _drop(self, identifier: int, key: _Key) -> None:
+        del self._kept[identifier][key]
+        if not self._kept[identifier]:
+            del self._kept[identifier]
+
+    def wanting(self, publication: Publication, bits: int) -> dict[str, None]:
+        """The nodes with subscriptions kept here that want the event.
+
+        A subscription with several identifiers is kept at several places, and all that the event
+        has are visited: the first of them is the one that counts.
+        """
+        nodes: dict[str, None] = {}
+        for identifier in self._identifiers_within(bits):
+            for (node, _), kept in self._kept[identifier].items():
+                if node in nodes or any(each & ~bits == 0 for each in kept.before):
+                    continue
+                if publication.matches(kept.entry.filter):
+                    nodes[node] = None
+        return nodes
+
+    def _identifiers_within(self, bits: int) -> list[int]:
+        """The identifiers kept here that are subsets: by going through whichever are fewer."""
+        above = bits >> self.place.length
+        if above.bit_count() < 10 and 1 << above.bit_count() < len(self._kept):
+            found = []
+            subset = above
+            while True:
+                identifier = subset << self.place.length | self.place.bits
+                if identifier in self._kept:
+                    found.append(identifier)
+                if not subset:
+                    return found
+                subset = (subset - 1) & above
+        return [identifier for identifier in self._kept if identifier & ~bits == 0]
+
+    def take_entries(self, other: Seat, bits: AttributeMap) -> None:
+        """Keep also what another place kept, as far as it is hosted here."""
+        for identifier, kept in other._kept.items():
+            if self.place.hosts(identifier):
+                for each in kept.values():
+                    self.store(each.entry, bits, each.renewed_ms)
+        for (identifier, node, name), age in other._unstored.items():
+            if self.place.hosts(identifier):
+                self._unstored[identifier, node, name] = age
+
+    # --- neighbours ----------------------------------------------------------------------------
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest neighbour."""
+        return max((place.length for place in self.near), default=0)
+
+    def above(self) -> list[Place]:
+        """The neighbours that send events down to here."""
+        return [place for place in self.near if is_above(place, self.place)]
+
+    def below(self) -> list[Place]:
+        """The neighbours that events go down to."""
+        return [place for place in self.near if is_above(self.place, place)]
+
+    def set_near(self, near: dict[Place, PeerId]) -> None:
+        """These are the neighbours now; what others told stays with who told it."""
+        for place in [each for each in self.interest if near.get(each) != self.near.get(each)]:
+            del self.interest[place]
+        for place in [each for each in self.told if near.get(each) != self.told[each].holder]:
+            del self.told[place]
+        self.near = near
+
+    def holder_of(self, identifier: int) -> PeerId | None:
+        """The holder of the neighbour that hosts an identifier."""
+        for place, peer in self.near.items():
+            if place.hosts(identifier):
+                return peer
+        return None
+
+    def ways(self, target: int, first: int = 0) -> Iterable[PeerId]:
+        """Holders of neighbours that are nearer to a target, beginning with some bit."""
+        difference = (self.place.bits ^ target) & ((1 << self.place.length) - 1)
+        bits = list(set_bits(difference))
+        for turn in range(len(bits)):
+            bit = bits[(turn + first) % len(bits)]
+            peer = self.holder_of(self.place.nearest(target) ^ 1 << bit)
+            if peer is not None:
+                yield peer
+
+
+def _age(entry: Entry) -> tuple[int, int]:
+    return entry.subscriber.incarnation, entry.number

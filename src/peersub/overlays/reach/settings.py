@@ -1,0 +1,51 @@
+"""The settings of Reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from peersub.overlays.core.home import HomeSettings
+from peersub.overlays.reach.attributes import AttributeMap
+
+__all__ = ["ReachSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReachSettings:
+    """What bits stand for, which events go where, and how the network keeps itself whole."""
+
+    identifier_bits: int = 32
+    """n: bits of an identifier. A network has at most 2^n places."""
+    attributes: str = ""
+    """What the low-order bits stand for (`attributes`); other names are hashed to the rest."""
+    quench: bool = True
+    """Whether events go only to places below which somebody is interested (§4.5)."""
+    summary: int = 64
+    """Identifiers that are told of what is wanted below; 0 for the interest bit of the paper."""
+    orders: int = 0
+    """How many orders of bits subset trees are drawn from; 0 for one of its own for each event."""
+    join_ms: int = 1_000
+    """How long a newcomer waits for a place before it asks again."""
+    ask_ms: int = 1_000
+    """How often what is not confirmed is asked again."""
+    renew_ms: int = 15_000
+    """How often a node repeats its subscriptions to their hosts; 0 for never."""
+    find_ms: int = 400
+    """How often a node asks for neighbours that it misses."""
+    takeover_ms: int = 2_500
+    """How long a place is missed before an heir takes it, for each heir before that one again."""
+    balance_ms: int = 600
+    """How often a node with several places looks for someone to give one to."""
+    copies: int = 2
+    """Heirs that keep what is kept at a place, should its holder crash."""
+    links_max: int = 512
+    """Links beyond which those that nobody needs are closed, the oldest first."""
+    home: HomeSettings = field(default_factory=HomeSettings)
+
+    def __post_init__(self) -> None:
+        AttributeMap(self.identifier_bits, self.attributes)
+        for name in ("join_ms", "ask_ms", "find_ms", "takeover_ms", "balance_ms", "links_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+        if min(self.orders, self.renew_ms, self.copies, self.summary) < 0:
+            raise ValueError("orders, renew_ms, copies and summary are not negative")
