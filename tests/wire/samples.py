@@ -275,6 +275,7 @@ MESSAGES: dict[str, Any] = {
     "copy-ended": reach.CopyEnded(PLACE, reach.UnstoreAsked(5, PEER, "s1", 4), 13),
     "copy-heard": reach.CopyHeard(PLACE, 13),
     "renewal-wanted": reach.RenewalWanted(PLACE, 9),
+    "rival-named": reach.RivalNamed("10.0.0.9:7001"),
     "interest-told": reach.InterestTold(PLACE, PLACE.sibling, reach.Interest((5, 13), 2), 6),
     "interest-asked": reach.InterestAsked(PLACE, PLACE.sibling),
     "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),

@@ -200,6 +200,7 @@ MESSAGES: Final[dict[int, type]] = {
     219: reach.CopyEnded,
     220: reach.CopyHeard,
     221: reach.RenewalWanted,
+    222: reach.RivalNamed,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -6,7 +6,8 @@ last said, and a node sees by itself whether its own table is whole, because the
 of its bits must fill the region there (`missing_parts`). What is missing is looked for.
 
 Two may claim one place, if one of them was taken for dead. The higher claim counts, and among equal
-ones the name; both ends decide alike, and who has lost gives the place up.
+ones the name; both ends decide alike, and who has lost gives the place up. They may not know each
+other: whoever hears both names the one to the other.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Directory:
     def __init__(self) -> None:
         self.told: dict[PeerId, SeatsTold] = {}
         self.departed: dict[Place, Departed] = {}
+        self.rivals: dict[tuple[str, str], None] = {}
+        """Nodes that claim the same, as `near` found: the one with the higher claim first."""
 
     def tell(self, peer: PeerId, said: SeatsTold) -> None:
         """A peer says which places it holds."""
@@ -87,8 +90,12 @@ class Directory:
         ]
         found.sort(key=lambda each: claim_key(each[1].claim, each[0]), reverse=True)
         accepted: dict[Place, tuple[PeerId, SeatFact]] = {}
+        self.rivals = {}
         for peer, fact in found:
-            if not any(fact.place.overlaps(place) for place in accepted):
+            before = [place for place in accepted if place.overlaps(fact.place)]
+            for place in before:
+                self.rivals[accepted[place][0].node, peer.node] = None
+            if not before:
                 accepted[fact.place] = (peer, fact)
         return accepted
 

@@ -39,6 +39,7 @@ from peersub.overlays.reach.messages import (
     JoinAsked,
     PlaceSought,
     RenewalWanted,
+    RivalNamed,
     Routed,
     SeatFact,
     SeatGiven,
@@ -178,6 +179,9 @@ class Holdings:
         self.changed = False
         self._give_up_lost_claims()
         near = self.directory.near(self.seats)
+        for winner, loser in self.directory.rivals:
+            if loser in self._post.linked:
+                self._post.send(loser, RivalNamed(winner))
         missing: dict[Place, int] = {}
         for place, seat in self.seats.items():
             own = {other: self.me for other in self.seats if are_neighbours(place, other)}

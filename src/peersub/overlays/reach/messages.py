@@ -27,6 +27,7 @@ __all__ = [
     "PlaceSought",
     "Rendezvous",
     "RenewalWanted",
+    "RivalNamed",
     "Routed",
     "SeatFact",
     "SeatGiven",
@@ -119,6 +120,13 @@ class SeatTaken(Message):
 
     place: Place
     claim: int
+
+
+@dataclass(frozen=True, slots=True)
+class RivalNamed(Message):
+    """Another node claims what the receiver holds, with a higher claim: it should look there."""
+
+    node: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ from peersub.overlays.reach.messages import (
     PlaceSought,
     Rendezvous,
     RenewalWanted,
+    RivalNamed,
     Routed,
     SeatGiven,
     SeatsTold,
@@ -529,6 +530,8 @@ class ReachPeer:
             case CopyHeard():
                 self.copies.on_heard(peer, message)
                 self.interests.changed = True
+            case RivalNamed(node):
+                self.post.connect(node)
             case RenewalWanted():
                 self._on_renewal_wanted(message)
             case NodesTold(nodes):
