@@ -136,7 +136,7 @@ class Everybody:
         peer = self._peer
         layer = peer.layers[EVERYBODY]
         former = [node for node in self._former if node != peer.me.node]
-        heard = {each.node: None for each in layer.known}
+        heard = {each.node: None for each in (*layer.known, *peer.links())}
         heard |= dict.fromkeys(self._contacts)
         linked = {each.node: None for each in layer.edges}
         others = [node for node in heard if node not in linked and node not in self._former]

@@ -90,6 +90,7 @@ class Layer:
         "name",
         "offers",
         "queued",
+        "searches",
         "settings",
         "turns",
         "val",
@@ -127,6 +128,8 @@ class Layer:
         """Whether all nodes know a member of the part."""
         self.is_member = False
         """Whether it was founded here, or had an edge: before, the node is on its way into it."""
+        self.searches = 0
+        """How often its neighbours were asked for others since an edge came or went."""
         self.known: dict[PeerId, int] = {}
         """Others that are or were members, and when an edge with each was last tried."""
 
@@ -220,11 +223,15 @@ class Layer:
     def way_on(
         self, seed: int, me: PeerId, origin: PeerId, path: tuple[PeerId, ...]
     ) -> PeerId | None:
-        """The neighbour to whom a newcomer's request walks on: along an edge that points away."""
+        """The neighbour to whom a request walks on: along an edge that points away.
+
+        From a neighbour of who asks along any edge: whoever can give it another one is further on.
+        """
+        anywhere = origin in self.edges
         ahead = [
             peer
             for peer, edge in self.edges.items()
-            if not edge.holds_token and peer not in path and peer != origin
+            if (anywhere or not edge.holds_token) and peer not in path and peer != origin
         ]
         if not ahead:
             return None

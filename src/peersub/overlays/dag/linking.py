@@ -52,6 +52,8 @@ HOLD_DOUBLINGS_MAX: Final = 3
 SWAPS_MAX: Final = 6
 """How often two members change roles before they give up: where layers have grown together at
 several places each of the two may be ahead of the other, on different ways."""
+SWAPS_SPARE_MAX: Final = 1
+"""How often for an edge that the layer does not need: events wait for turns that are held."""
 INVITE: Final = "dag/invite"
 
 
@@ -71,6 +73,9 @@ class LayerHost(Protocol):
 
     def touch(self, layer: Layer) -> None:
         """Something changed: see what the layer can do once the cause is handled."""
+
+    def tend_later(self, layer: Layer) -> None:
+        """Look after the layer again in a while: what takes too long is to be given up."""
 
     def takes_edges(self, layer: Layer) -> bool:
         """Whether the member may have more edges: not if it is about to leave."""
@@ -110,6 +115,7 @@ class Linking:
             self._host.touch(layer)
             return  # it wants one too, and is invited when this member is a sink
         layer.wishes[peer] = Wish(self._host.now_ms, must, merges=merges)
+        self._host.tend_later(layer)
         self._offer(layer, peer)
 
     def _offer(self, layer: Layer, peer: PeerId) -> None:
@@ -162,18 +168,21 @@ class Linking:
     # --- being asked ---------------------------------------------------------------------------
 
     def on_request_val(self, layer: Layer, message: RequestVal) -> None:
-        """A newcomer's request comes by: invite it, send it on, or let it wait here."""
+        """Somebody who lacks edges asks for one: invite it, send it on, or let it wait here."""
         host = self._host
         origin = message.origin
-        if origin == host.me or origin in layer.edges:
+        if origin == host.me:
             return
         host.learn(layer, (origin,))
         path = (*message.path, host.me)
-        if not layer.is_sink and len(path) < host.settings.walk_steps_max:
+        is_near = origin in layer.edges
+        if (is_near or not layer.is_sink) and len(path) < host.settings.walk_steps_max:
             ahead = layer.way_on(host.seed, host.me, origin, path)
             if ahead is not None:
                 host.send(ahead, RequestVal(layer.name, origin, path))
                 return
+        if is_near:
+            return
         if not host.takes_edges(layer) or len(layer.forming) >= FORMING_MAX:
             host.send(origin, LinkDown(layer.name, True, tuple(layer.edges)[:KNOWN_TOLD_MAX]))
             return
@@ -308,6 +317,7 @@ class Linking:
             layer.forming.pop(peer, None)
             layer.inviting.pop(peer, None)
             layer.wishes[peer] = Wish(host.now_ms)
+            host.tend_later(layer)
         host.learn(layer, message.path)
         layer.invited[peer] = (message.val, message.lid)
         self.offer_where_it_fits(layer)
@@ -322,9 +332,10 @@ class Linking:
         for peer in list(layer.inviting):
             asked = layer.forming[peer]
             layer.drop(peer)
-            if asked.swaps >= SWAPS_MAX:
+            if asked.swaps >= (SWAPS_MAX if asked.must else SWAPS_SPARE_MAX):
                 host.send(peer, LinkDown(layer.name, True))
             else:
                 layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1)
+                host.tend_later(layer)
                 host.send(peer, Swap(layer.name, asked.swaps + 1, asked.must))
         host.touch(layer)

@@ -261,6 +261,7 @@ class DagPeer:
     ) -> None:
         """There is a new edge."""
         is_first = not layer.is_member
+        layer.searches = 0
         self.learn(layer, (peer,))
         self.repair.meet(layer, peer, label, is_announced)
         if is_first:
@@ -423,6 +424,7 @@ class DagPeer:
             self.linking.wish(layer, after[0], must=True)
 
     def _edge_gone(self, layer: Layer, peer: PeerId) -> None:
+        layer.searches = 0
         self.waves.lost(peer, layer.name)
         if layer.name == EVERYBODY:
             self.company.edge_gone(peer)

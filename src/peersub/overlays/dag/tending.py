@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.dag.layer import Layer
+from peersub.overlays.dag.messages import RequestVal
 from peersub.overlays.dag.topics import EVERYBODY
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["TEND", "Tending"]
 
 TEND: Final = "dag/tend"
+SEARCHES_MAX: Final = 4
+"""How often a member that lacks edges asks its neighbours for others, and nothing changes: in a
+small layer there are none."""
 
 
 class Tending:
@@ -61,6 +65,7 @@ class Tending:
             or peer.membership.needs_tending(layer)
             or peer.departures.needs_tending(layer)
             or self._candidates(layer)
+            or self._asks_around(layer)
         ):
             self.later(layer)
 
@@ -80,9 +85,27 @@ class Tending:
             if other not in layer.edges and other not in layer.wishes and other not in layer.forming
         ]
 
-    def _search(self, layer: Layer) -> None:
-        """Ask some of those who were not asked for a while."""
+    def _asks_around(self, layer: Layer) -> bool:
+        """Whether it lacks edges, knows nobody to ask, and its neighbours may."""
         peer = self._peer
+        return (
+            0 < len(layer.edges) < peer.settings.degree_min
+            and layer.searches < SEARCHES_MAX
+            and peer.takes_edges(layer)
+            and peer.departures.stage(layer) is None
+            and not self._candidates(layer)
+        )
+
+    def _search(self, layer: Layer) -> None:
+        """Ask some of those who were not asked for a while, or let a neighbour find somebody."""
+        peer = self._peer
+        if self._asks_around(layer):
+            if not layer.wishes and not layer.forming:
+                layer.searches += 1
+                near = {other.node: other for other in layer.edges}
+                node = peer.repair.draw_order(near, "dag/asked")[0]
+                peer.send(near[node], RequestVal(layer.name, peer.me, ()))
+            return
         oldest_ms = peer.now_ms - peer.settings.wish_ms
         candidates = [other for other in self._candidates(layer) if layer.known[other] <= oldest_ms]
         by_node = {other.node: other for other in candidates}
