@@ -20,7 +20,7 @@ from peersub.simulator.running import run_scenario
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 
 SEEDS_MAX = 12
-STEPS_MAX = 60_000
+STEPS_MAX = 8_000
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -138,7 +138,7 @@ MISTAKES = {
     plant_an_acceptance_while_offers_are_open: "both ends have the lid",
     plant_a_token_that_is_kept: "keeps the token",
     plant_a_token_that_is_lost: "no turn for them",
-    plant_forwarding_without_a_memory: "no turn for them",
+    plant_forwarding_without_a_memory: "more than 8,000 steps",
     plant_a_layer_that_touches_another: "lid",
     plant_a_value_for_who_has_edges: "without a turn",
 }
