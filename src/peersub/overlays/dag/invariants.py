@@ -424,7 +424,8 @@ def _check_memberships(peer: DagPeer) -> Iterator[str]:
         if name not in peer.layers or not peer.layers[name].is_member:
             yield f"{peer.me} is no member of layer {name!r}, which {subscription} needs"
     for name, layer in peer.layers.items():
-        if name not in demanded and peer.departures.stage(layer) is None:
+        is_wanted = name in demanded or peer.frequent.wants(name)
+        if not is_wanted and peer.departures.stage(layer) is None:
             yield f"{peer.me} stays in layer {name!r}, which nothing there needs"
         if layer.queued:
             yield f"{peer.me} has {len(layer.queued)} events on layer {name!r} and no turn for them"

@@ -100,6 +100,10 @@ class Membership:
         """Whether a subscription needs the layer."""
         return layer.name in self._needs
 
+    def needs(self, layer_name: str) -> bool:
+        """Whether anybody here needs a layer of this name."""
+        return layer_name in self._needs
+
     def needed(self) -> list[str]:
         """The layers that subscriptions need."""
         return list(self._needs)

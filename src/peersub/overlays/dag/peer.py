@@ -47,6 +47,7 @@ from peersub.overlays.dag.company import Company
 from peersub.overlays.dag.departures import Departures
 from peersub.overlays.dag.directory import Directory
 from peersub.overlays.dag.everybody import PROBE, Everybody
+from peersub.overlays.dag.frequent import FREQUENT, Frequent
 from peersub.overlays.dag.layer import Layer, Wish
 from peersub.overlays.dag.linking import INVITE, Linking
 from peersub.overlays.dag.membership import Membership
@@ -89,6 +90,7 @@ class DagPeer:
         self.departures = Departures(self)
         self.everybody = Everybody(self)
         self.company = Company(self)
+        self.frequent = Frequent(self)
         self.relaying = Relaying(self)
         self.publishing = Publishing(self)
         self.tending = Tending(self)
@@ -485,7 +487,9 @@ class DagPeer:
             self.tending.on_timer(timer.about)
             return
         layer = self.layers.get(timer.about)
-        if layer is None:
+        if timer.purpose == FREQUENT:
+            self.frequent.on_timer(timer.about)
+        elif layer is None:
             pass
         elif timer.purpose == HOLD:
             layer.holding = False

@@ -61,6 +61,7 @@ class Publishing:
         peer = self._peer
         self.hand_over(publication)
         for name in layers_of_event(publication.attributes, peer.topic):
+            peer.frequent.published(name)
             layer = peer.layers.get(name)
             if layer is not None and layer.is_member:
                 self.publish_on(layer, publication, None)

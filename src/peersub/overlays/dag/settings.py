@@ -50,6 +50,11 @@ class DagSettings:
     """Nodes that it has heard of and may link up with."""
     probes: int = 16
     """How many of them a node asks, after a loss, whether they are in the same part."""
+    publish_joins: int = 30
+    """Events that a node publishes on a layer of others, within a while, until it joins; 0 never
+    does."""
+    publish_window_ms: int = 60_000
+    """How long that while is."""
     turn_events_max: int = 1_024
     """Events that leave in one turn; the others wait for the next one."""
     queued_events_max: int = 65_536
