@@ -49,6 +49,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.reach.acquaintances import PROBE, Acquaintances
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.copies import Copies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
@@ -91,8 +92,6 @@ _TICK = Timer("reach/tick")
 _RENEW = Timer("reach/renew")
 RENEWALS_MISSED = 4
 """After so many renewals that did not come a host forgets a subscription."""
-CONTACTS_MAX = 32
-"""Nodes that may be asked for a place."""
 RENEWALS_WANTED_MAX = 256
 """Losses of places that a node remembers, so as to pass each on once."""
 ROUNDS_MAX = 10_000
@@ -119,8 +118,8 @@ class ReachPeer:
             self.holdings, self.post, quench=settings.quench, summary=settings.summary
         )
         self.copies = Copies(self.holdings, self.post, self.bits, settings.copies)
+        self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
         self.registrations = Registrations(me, self.bits, self._route, self._out.emit)
-        self._contacts: tuple[str, ...] = ()
         self._is_on = False
         self._left = False
         self._ticking = False
@@ -235,7 +234,7 @@ class ReachPeer:
                 self.holdings.begin()
                 self._renew_later()
             case Join(contacts):
-                self._contacts = tuple(node for node in contacts if node != self.me.node)
+                self.acquaintances.learn(contacts)
                 self._is_on = True
                 self._ask_for_a_place()
                 self._renew_later()
@@ -243,9 +242,12 @@ class ReachPeer:
                 if self.post.linked.get(peer.node) not in (None, peer):
                     self.holdings.on_lost(self.post.linked[peer.node])
                 self.post.connected(peer, self.holdings.told())
+                self.post.send(peer.node, self.acquaintances.named_to(peer.node))
                 self.holdings.on_connected(peer)
             case PeerLost(peer):
                 if self.post.lost(peer):
+                    if self.holdings.directory.holds_any(peer):
+                        self.acquaintances.lost(peer.node)
                     self.holdings.on_lost(peer)
             case ConnectFailed(node):
                 self.post.failed(node)
@@ -253,6 +255,8 @@ class ReachPeer:
             case TimerFired(timer) if timer == _TICK:
                 self._ticking = False
                 self._tick()
+            case TimerFired(timer) if timer == PROBE:
+                self.acquaintances.probe()
             case TimerFired(timer) if timer == _RENEW:
                 self._renewing = False
                 self._renew()
@@ -263,6 +267,7 @@ class ReachPeer:
 
     def _leave(self) -> None:
         self._left = True
+        self.acquaintances.forget_all()
         self.holdings.leaving = True
         for name in list(self.home.subscriptions):
             self.registrations.remove(name)
@@ -346,7 +351,7 @@ class ReachPeer:
     def _ask_for_a_place(self) -> None:
         """Ask a node that has one; of those that are known, another each time."""
         known = [peer.node for peer, _ in self.holdings.directory.facts()]
-        nodes = list(dict.fromkeys((*self._contacts, *sorted(known))))
+        nodes = list(dict.fromkeys((*self.acquaintances.nodes, *sorted(known))))
         if nodes:
             self._turns += 1
             self.post.send(nodes[self._turns % len(nodes)], JoinAsked(self.me.node, 0))
@@ -520,8 +525,7 @@ class ReachPeer:
                 self.holdings.on_told(peer, message)
             case JoinAsked(newcomer, hops):
                 if not hops:
-                    nodes = [node for node in self.post.linked if node != newcomer]
-                    self.post.send(newcomer, NodesTold(tuple(nodes[-CONTACTS_MAX:])))
+                    self.post.send(newcomer, self.acquaintances.named_to(newcomer))
                 self.holdings.on_join(message)
             case CopyTold():
                 self.copies.on_told(peer, message, self._now_ms)
@@ -535,9 +539,7 @@ class ReachPeer:
             case RenewalWanted():
                 self._on_renewal_wanted(message)
             case NodesTold(nodes):
-                new = [node for node in nodes if node != self.me.node]
-                kept = dict.fromkeys((*self._contacts, *new))
-                self._contacts = tuple(kept)[-CONTACTS_MAX:]
+                self.acquaintances.learn(nodes)
             case EntriesGiven():
                 self.holdings.on_entries(peer, message)
             case SeatGiven():

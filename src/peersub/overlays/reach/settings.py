@@ -34,6 +34,8 @@ class ReachSettings:
     """How often a node asks for neighbours that it misses."""
     takeover_ms: int = 2_500
     """How long a place is missed before an heir takes it, for each heir before that one again."""
+    probe_ms: int = 2_000
+    """How often a node that has lost a neighbour tries one of the others that it knows."""
     balance_ms: int = 600
     """How often a node with several places looks for someone to give one to."""
     copies: int = 2
@@ -44,7 +46,15 @@ class ReachSettings:
 
     def __post_init__(self) -> None:
         AttributeMap(self.identifier_bits, self.attributes)
-        for name in ("join_ms", "ask_ms", "find_ms", "takeover_ms", "balance_ms", "links_max"):
+        for name in (
+            "join_ms",
+            "ask_ms",
+            "find_ms",
+            "takeover_ms",
+            "probe_ms",
+            "balance_ms",
+            "links_max",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1")
         if min(self.orders, self.renew_ms, self.copies, self.summary) < 0:
