@@ -245,6 +245,9 @@ class Linking:
         """The edge is there."""
         turns = layer.offers.pop(peer, None)
         if turns is None:
+            if peer not in layer.edges:
+                # The offer was given up meanwhile: no edge of which one end knows nothing.
+                self._host.send(peer, LinkDown(layer.name, True))
             return
         if not layer.edges:
             layer.val, layer.lid = message.your_val, message.your_lid
@@ -332,9 +335,8 @@ class Linking:
         for peer in list(layer.inviting):
             asked = layer.forming[peer]
             layer.drop(peer)
-            if asked.swaps >= (SWAPS_MAX if asked.must else SWAPS_SPARE_MAX):
-                host.send(peer, LinkDown(layer.name, True))
-            else:
+            # Who gives up says nothing: an offer may be on its way, and has one answer.
+            if asked.swaps < (SWAPS_MAX if asked.must else SWAPS_SPARE_MAX):
                 layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1)
                 host.tend_later(layer)
                 host.send(peer, Swap(layer.name, asked.swaps + 1, asked.must))
