@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.identity import PeerId
@@ -34,6 +35,9 @@ from peersub.overlays.dag.orientation import (
 from peersub.overlays.dag.settings import DagSettings
 
 __all__ = ["Asked", "Edge", "Layer", "Wish"]
+
+
+NO_LID: Final = -1
 
 
 @dataclass(slots=True)
@@ -69,6 +73,10 @@ class Asked:
     """Whom its request came by."""
     must: bool = False
     swaps: int = 0
+    lid: int = NO_LID
+    """The one with which it could not be linked, to be avoided by the next turn."""
+    turns: int = -1
+    """The turns that were taken when that was found: it is invited again after the next one."""
 
 
 class Layer:
@@ -204,10 +212,11 @@ class Layer:
 
     def _free_of_forming(self, lid: int) -> int:
         """A lid at or above this one that those with whom an edge is wanted do not have either."""
-        if not self.invited:
+        if not self.invited and not self.forming:
             return lid
         taken = [edge.lid for edge in self.edges.values()]
         taken += [other_lid for _, other_lid in self.invited.values()]
+        taken += [asked.lid for asked in self.forming.values()]
         return first_free_lid(taken, above=lid - 1)
 
     def press(self, send: Callable[[PeerId, Message], None]) -> None:
@@ -260,6 +269,13 @@ class Layer:
             return self.lid
         free = first_free_lid(taken)
         return free if bound is None or free < bound else None
+
+    def wanted_edge(self, peer: PeerId) -> Wish | None:
+        """What this member wants with another one, whoever is to invite."""
+        asked = self.forming.get(peer)
+        if asked is not None and asked.must:
+            return Wish(0, must=True)
+        return self.wishes.get(peer)
 
     def drop(self, peer: PeerId) -> bool:
         """There is no edge with this one, nor will there be; whether there was one."""

@@ -11,7 +11,8 @@
   sink asks to be invited instead (`Swap`), and turns are held for longer. Whichever of the two is
   ahead, if that one stands still the other catches up with it, since nobody whom it waits for is
   ahead of it. In a layer that has grown together at several places each may be ahead of the other:
-  then they give up.
+  then they give up. Where the layer can do without the edge they change roles at once, so that no
+  event waits for it.
 * A member without edges fits everybody: it takes the value and lid that it is given, and offers to
   one at a time. A sink without edges takes the ones that fit the offer.
 * If two offer to each other at once, the smaller one answers and the larger one's offer counts.
@@ -21,6 +22,7 @@ Law: between two members at most one of them waits for an invitation of the othe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Protocol
 
 from peersub.overlays.core.causes import Timer
@@ -111,7 +113,9 @@ class Linking:
             known.must = known.must or must
             known.merges = known.merges and merges
             return
-        if peer in layer.forming:
+        asked = layer.forming.get(peer)
+        if asked is not None:
+            layer.forming[peer] = replace(asked, must=asked.must or must)
             self._host.touch(layer)
             return  # it wants one too, and is invited when this member is a sink
         layer.wishes[peer] = Wish(self._host.now_ms, must, merges=merges)
@@ -210,7 +214,12 @@ class Linking:
             layer.forming.pop(peer, None)
             layer.inviting.pop(peer, None)
         elif peer in layer.forming or len(layer.forming) < FORMING_MAX:
-            layer.forming.setdefault(peer, Asked((), offer.must))
+            asked = layer.forming.get(peer) or Asked((), offer.must)
+            if layer.is_sink:
+                # Standing still does not help: its own turn comes first, and another lid.
+                asked = replace(asked, lid=offer.lid, turns=layer.turns)
+                layer.inviting.pop(peer, None)
+            layer.forming[peer] = asked
             host.send(peer, Later(layer.name))
         else:
             host.send(peer, LinkDown(layer.name, True))
@@ -278,16 +287,19 @@ class Linking:
             self._offer(layer, peer)
 
     def on_swap(self, layer: Layer, peer: PeerId, message: Swap) -> None:
-        """The other one wants to be invited instead."""
+        """The two change roles: who was to invite is invited now."""
         if peer in layer.offers or peer in layer.edges:
             return  # this one's offer is on its way
-        wish = layer.wishes.pop(peer, None)
-        layer.invited.pop(peer, None)
-        if wish is None or not self._host.takes_edges(layer):
-            self._host.send(peer, LinkDown(layer.name, True))
-            return
-        layer.forming[peer] = Asked((), message.must, message.swaps)
-        self._host.touch(layer)
+        host = self._host
+        wish, asked = layer.wishes.get(peer), layer.forming.get(peer)
+        layer.drop(peer)
+        if asked is not None:
+            layer.wishes[peer] = Wish(host.now_ms, asked.must, message.swaps)
+        elif wish is not None and host.takes_edges(layer):
+            layer.forming[peer] = Asked((), message.must, message.swaps)
+        else:
+            host.send(peer, LinkDown(layer.name, True))
+        host.touch(layer)
 
     # --- invitations ---------------------------------------------------------------------------
 
@@ -295,7 +307,7 @@ class Linking:
         """A sink holds its turn for those who wait; whether there are any."""
         host = self._host
         for peer, asked in layer.forming.items():
-            if peer not in layer.inviting:
+            if peer not in layer.inviting and asked.turns != layer.turns:
                 if not layer.inviting:
                     self._rounds += 1
                     about = (layer.name, *host.me, self._rounds)
@@ -324,7 +336,20 @@ class Linking:
         host.learn(layer, message.path)
         layer.invited[peer] = (message.val, message.lid)
         self.offer_where_it_fits(layer)
+        wish = layer.wishes[peer]
+        if layer.edges and not wish.must and peer not in layer.offers:
+            self._not_now(layer, peer, wish)
         host.touch(layer)
+
+    def _not_now(self, layer: Layer, peer: PeerId, wish: Wish) -> None:
+        """An edge that the layer can do without is not worth a turn that is held for long."""
+        layer.drop(peer)
+        if wish.swaps >= SWAPS_MAX:
+            self._host.send(peer, LinkDown(layer.name, True))
+            self._host.wish_failed(layer, peer, wish, True)
+        else:
+            layer.forming[peer] = Asked((), False, wish.swaps + 1)
+            self._host.send(peer, Swap(layer.name, wish.swaps + 1, False))
 
     def on_invite_timer(self, layer: Layer) -> None:
         """The time of those who were invited is up: change roles with them."""

@@ -242,7 +242,9 @@ class Membership:
                 return
             del self._announcing[layer.name]
             peer.departures.announced(layer)
-            if larger is None or not layer.is_named_after(peer.me):
+            if not layer.is_named_after(peer.me):
+                return  # it has linked up with another part, whose steward says when it is whole
+            if larger is None:
                 peer.repair.announced(layer)
             else:
                 self._merge(layer, larger)

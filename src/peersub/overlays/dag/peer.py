@@ -53,7 +53,7 @@ from peersub.overlays.dag.linking import INVITE, Linking
 from peersub.overlays.dag.membership import Membership
 from peersub.overlays.dag.publishing import Publishing
 from peersub.overlays.dag.relaying import Relaying
-from peersub.overlays.dag.repair import Repair
+from peersub.overlays.dag.repair import CHECK, Repair
 from peersub.overlays.dag.settings import DagSettings
 from peersub.overlays.dag.tending import TEND, Tending
 from peersub.overlays.dag.topics import EVERYBODY, layers_of, topic_path
@@ -400,7 +400,7 @@ class DagPeer:
             self._touched[layer.name] = layer
 
     def _on_link_down(self, layer: Layer, peer: PeerId, message: said.LinkDown) -> None:
-        wish = layer.wishes.get(peer)
+        wish = layer.wanted_edge(peer)
         was_edge = layer.drop(peer)
         if was_edge:
             self._edge_gone(layer, peer)
@@ -458,7 +458,7 @@ class DagPeer:
         for layer in list(self.layers.values()):
             if self.layers.get(layer.name) is not layer:
                 continue
-            wish = layer.wishes.get(peer)
+            wish = layer.wanted_edge(peer)
             if layer.drop(peer):
                 self._edge_gone(layer, peer)
                 self.repair.doubt(layer)
@@ -496,6 +496,9 @@ class DagPeer:
             if layer.edges and layer.is_sink:
                 layer.is_pressed = True
                 self.touch(layer)
+        elif timer.purpose == CHECK:
+            self.repair.tend(layer)
+            self.tending.look(layer)
         elif timer.purpose == INVITE:
             self.linking.on_invite_timer(layer)
 

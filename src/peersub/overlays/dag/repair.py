@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw, draw_share
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.dag.layer import Layer
@@ -37,7 +38,9 @@ from peersub.overlays.semantic.hosting import ANY_LIFE
 if TYPE_CHECKING:
     from peersub.overlays.dag.peer import DagPeer
 
-__all__ = ["ASKED_AGAIN_MAX", "Repair"]
+__all__ = ["ASKED_AGAIN_MAX", "CHECK", "Repair"]
+
+CHECK: Final = "dag/check"
 
 ASKED_AGAIN_MAX: Final = 3
 """How often somebody of another, larger label is asked again before it gets an edge."""
@@ -91,10 +94,12 @@ class Repair:
             return
         self._numbers += 1
         about = (layer.name, *peer.me, self._numbers)
-        share = draw_share(peer.seed, "dag/repair", *about)
-        due_ms = peer.now_ms + int((0.5 + share) * peer.settings.repair_ms)
+        # The largest of three draws: of many who lost somebody few begin to count at first.
+        share = max(draw_share(peer.seed, "dag/repair", *about, each) for each in range(3))
+        delay_ms = int((0.5 + 3 * share) * peer.settings.repair_ms)
         layer.former_label = layer.former_label or layer.label
-        self._checks[layer.name] = _Check(due_ms)
+        self._checks[layer.name] = _Check(peer.now_ms + delay_ms)
+        peer.set_timer(Timer(CHECK, layer.name), delay_ms)
 
     def recheck(self) -> None:
         """Parts of the network have met: so may those of the layers of which this is a steward."""
@@ -278,9 +283,13 @@ class Repair:
             self.meet(layer, sender, message.label, message.is_announced)
 
     def _adopt(self, layer: Layer, label: Label, is_announced: bool, source: PeerId) -> None:
+        is_news = label != layer.label
         layer.label = label
         layer.is_announced = is_announced
         self._tell(layer, (peer for peer in layer.edges if peer != source))
+        if not is_news:
+            self._peer.membership.look(layer)
+            return
         for other in self._peer.linking.give_up_merging(layer):
             self._ask(layer, other.node)
         self._peer.membership.adopted(layer)
