@@ -166,7 +166,9 @@ def match(
 def simulate(
     overlay: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="chord (default), tree, flood, containment, similarity."),
+        typer.Option(
+            metavar="NAME", help="chord (default), tree, flood, containment, similarity, dag."
+        ),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many; default: 64.")] = None,
     seed: Annotated[

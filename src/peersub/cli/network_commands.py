@@ -56,7 +56,7 @@ def _node(
         typer.Option(
             metavar="NAME",
             envvar="PEERSUB_NODE_OVERLAY",
-            help="chord (default), tree, flood, containment, similarity.",
+            help="chord (default), tree, flood, containment, similarity, dag.",
         ),
     ] = None,
     data: Annotated[

@@ -38,6 +38,9 @@ _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
         "filter_shrink_ms": 1_000,
         "merge_settle_ms": 1_000,
         "leave_ms": 2_000,
+        "tend_ms": 500,
+        "repair_ms": 500,
+        "invite_ms": 500,
     }
 )
 """What overlays repeat sooner than they do by default: round trips take milliseconds."""

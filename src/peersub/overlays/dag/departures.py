@@ -130,7 +130,7 @@ class Departures:
         peer = self._peer
         departure.stage = Stage.HANDING_OVER
         departure.due_ms = peer.now_ms + peer.settings.tend_ms
-        if peer.now_ms - departure.began_ms > peer.settings.leave_ms:
+        if peer.now_ms - departure.began_ms > peer.settings.depart_ms:
             peer.leave_layer(layer, tuple(sorted(layer.edges)))
         elif peer.repair.is_due(layer) or layer.forming or layer.offers:
             return  # first things first

@@ -38,7 +38,7 @@ class DagSettings:
     """Whether subscribers are proposed to move to a neighbour that needs more of their layers."""
     linger_ms: int = 10_000
     """How long a node stays in a layer that none of its subscriptions needs any more."""
-    leave_ms: int = 60_000
+    depart_ms: int = 60_000
     """How long it then tries to leave without tearing the layer."""
     walk_steps_max: int = 16
     """How far a newcomer's request looks for a sink; then it waits where it is."""
