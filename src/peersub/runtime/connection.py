@@ -331,6 +331,11 @@ class Connection(asyncio.Protocol):
                 transport.write(_HEARTBEAT)
         return None
 
+    def is_in_doubt(self, now_ms: int) -> bool:
+        """Whether the other side has been silent for longer than usual."""
+        liveness = self._liveness
+        return liveness is not None and self._is_reading and liveness.is_in_doubt(now_ms)
+
     def is_suspect(self, now_ms: int) -> bool:
         """Whether the other side has been silent for too long."""
         liveness = self._liveness

@@ -19,6 +19,8 @@ from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
     PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
     PeerLost,
     Persisted,
     Received,
@@ -239,6 +241,11 @@ class Driver:
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""
         self.tell(PeerLost(self._peer(node), reason))
+
+    def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
+        """Nothing is heard over the connection, or something is again."""
+        peer = self._peer(node)
+        self.tell(PeerInDoubt(peer) if in_doubt else PeerHeard(peer))
 
     def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
         """Messages of the node, in order."""

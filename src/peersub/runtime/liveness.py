@@ -5,6 +5,9 @@ averaged, and so is how far they stray (as TCP does for its retransmissions); a 
 plus `DEVIATIONS` times that is a suspicion. The bounds keep a quiet, regular link from being too
 nervous, and a wild one from never giving up.
 
+Long before that a silence is a doubt: it ends nothing, but lets others stand in meanwhile. So a
+doubt may be wrong often, and a suspicion, which costs a living node its place, need not be quick.
+
 A process that was itself not run for a while must not suspect everyone: whoever checks tells how
 late it is, and that much is forgiven (`forgive`).
 """
@@ -17,6 +20,7 @@ from typing import Final
 __all__ = ["DEVIATIONS", "FOR_CLIENTS", "Liveness", "LivenessSettings"]
 
 DEVIATIONS = 6.0
+DOUBT_DEVIATIONS = 3.0
 _MEAN_WEIGHT = 1 / 8
 _DEVIATION_WEIGHT = 1 / 4
 
@@ -27,7 +31,11 @@ class LivenessSettings:
 
     heartbeat_ms: int = 100
     """How long a node stays silent on a connection at most."""
-    silence_ms_min: int = 400
+    doubt_ms_min: int = 250
+    """A shorter silence is not even a doubt."""
+    doubt_ms_max: int = 500
+    """A longer one always is."""
+    silence_ms_min: int = 750
     """A shorter silence is never a suspicion."""
     silence_ms_max: int = 3_000
     """A longer one always is."""
@@ -35,6 +43,8 @@ class LivenessSettings:
     def __post_init__(self) -> None:
         if self.heartbeat_ms < 1:
             raise ValueError("heartbeat_ms is at least 1")
+        if not self.heartbeat_ms <= self.doubt_ms_min <= self.doubt_ms_max:
+            raise ValueError("doubt_ms_min is from heartbeat_ms to doubt_ms_max")
         if self.silence_ms_min < 2 * self.heartbeat_ms:
             raise ValueError("silence_ms_min is at least twice heartbeat_ms")
         if self.silence_ms_max < self.silence_ms_min:
@@ -42,7 +52,11 @@ class LivenessSettings:
 
 
 FOR_CLIENTS: Final = LivenessSettings(
-    heartbeat_ms=1_000, silence_ms_min=5_000, silence_ms_max=15_000
+    heartbeat_ms=1_000,
+    doubt_ms_min=5_000,
+    doubt_ms_max=5_000,
+    silence_ms_min=5_000,
+    silence_ms_max=15_000,
 )
 """Between a client and its node, both ways. Programs that are not written for a network hold up
 their event loop for seconds at times, and no other node waits for them."""
@@ -53,7 +67,9 @@ class Liveness:
 
     >>> liveness = Liveness(LivenessSettings(), now_ms=0)
     >>> for at_ms in range(100, 2_000, 100): liveness.heard(at_ms)
-    >>> liveness.is_suspect(2_000), liveness.is_suspect(2_400)
+    >>> liveness.is_in_doubt(2_000), liveness.is_in_doubt(2_200)
+    (False, True)
+    >>> liveness.is_suspect(2_200), liveness.is_suspect(2_800)
     (False, True)
     """
 
@@ -80,12 +96,23 @@ class Liveness:
         self._last_ms += late_ms
 
     @property
+    def doubt_ms(self) -> float:
+        """How long a silence is a doubt, now."""
+        settings = self._settings
+        usual = self._mean_ms + DOUBT_DEVIATIONS * self._deviation_ms
+        return min(max(usual, settings.doubt_ms_min), settings.doubt_ms_max)
+
+    @property
     def silence_ms(self) -> float:
         """How long a silence is a suspicion, now."""
         settings = self._settings
         # The clock of the last arrival lags by up to a quarter of a heartbeat within a burst.
         patience = self._mean_ms + DEVIATIONS * self._deviation_ms
         return min(max(patience, settings.silence_ms_min), settings.silence_ms_max)
+
+    def is_in_doubt(self, now_ms: float) -> bool:
+        """Whether the silence is longer than usual."""
+        return now_ms - self._last_ms >= self.doubt_ms
 
     def is_suspect(self, now_ms: float) -> bool:
         """Whether the silence has lasted too long."""

@@ -70,6 +70,10 @@ class LinkListener(Protocol):
         """It is gone."""
         ...
 
+    def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
+        """Nothing is heard over the connection, or something is again."""
+        ...
+
     def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
         """Messages of the node, in order."""
         ...
@@ -103,6 +107,7 @@ class _Link:
     incarnation: int
     number: int
     """Of the dialling side's connections; 0 if this side dialled."""
+    in_doubt: bool = False
 
 
 class Transport:
@@ -508,9 +513,20 @@ class Transport:
                 reason = connection.tick(now_ms, late_ms)
                 if reason is not None:
                     connection.abort(reason)
+            self._doubt_silent(now_ms)
             self._give_up_silent(now_ms)
             # A congested link that was lost, or has turned out to be slow, relieves as well.
             self._go_on_if_relieved()
+
+    def _doubt_silent(self, now_ms: int) -> None:
+        """Say over which connections nothing is heard just now, and where that is over."""
+        for node, link in list(self.links.items()):
+            in_doubt = link.connection.is_in_doubt(now_ms)
+            if in_doubt != link.in_doubt and self.links.get(node) is link:
+                link.in_doubt = in_doubt
+                if in_doubt:
+                    self._counters.add("a link in doubt")
+                self.listener.on_link_doubt(node, in_doubt=in_doubt)
 
     def _give_up_silent(self, now_ms: int) -> None:
         """End the connections over which nothing is heard.

@@ -37,7 +37,9 @@ GROUP: Final = 32
 """Single events that are handed over together."""
 READY_S_MAX: Final = 120.0
 JOIN_MS_MAX: Final = 120_000
-PATIENT: Final = LivenessSettings(silence_ms_min=5_000, silence_ms_max=20_000)
+PATIENT: Final = LivenessSettings(
+    doubt_ms_min=5_000, doubt_ms_max=5_000, silence_ms_min=5_000, silence_ms_max=20_000
+)
 """A node takes its neighbours for dead later than by default: here, more processes than processors
 are busy at once, and a link that is given up for nothing takes best-effort events along."""
 

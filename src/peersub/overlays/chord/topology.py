@@ -21,7 +21,7 @@ it is.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from peersub.overlays.chord import arcs
 from peersub.overlays.chord.arcs import Arc
@@ -56,7 +56,18 @@ class Edge:
 class ChordTopology:
     """The fingers of one peer and what each is responsible for."""
 
-    __slots__ = ("_by_peer", "_edges", "_offsets", "_peers", "_ring", "bits", "key", "me", "size")
+    __slots__ = (
+        "_by_peer",
+        "_edges",
+        "_offsets",
+        "_peers",
+        "_rest",
+        "_ring",
+        "bits",
+        "key",
+        "me",
+        "size",
+    )
 
     def __init__(self, me: PeerId, key: int, bits: int) -> None:
         assert 0 <= key < 1 << bits
@@ -70,6 +81,8 @@ class ChordTopology:
         self._edges: list[Edge] = []
         self._peers: list[PeerId] = []
         self._by_peer: dict[PeerId, Edge] = {}
+        self._rest: tuple[tuple[PeerId, ...], ChordTopology] | None = None
+        """The topology that there would be without some peers, and which these are."""
 
     # --- who is known --------------------------------------------------------------------------
 
@@ -82,6 +95,7 @@ class ChordTopology:
         assert all(self._offsets), "a known peer stands at this peer's own key"
         assert len(dict.fromkeys(self._offsets)) == len(placed), "two known peers share a key"
         self._place_fingers()
+        self._rest = None
 
     def move(self, key: int) -> None:
         """Stand at another key, among the same known members."""
@@ -189,6 +203,39 @@ class ChordTopology:
                     found.append((edge.peer, piece))
         found.sort(key=_part_length, reverse=True)
         return found
+
+    def parts_around(self, scope: Scope, avoided: Collection[PeerId]) -> list[tuple[PeerId, Scope]]:
+        """The scope split as if the avoided peers were gone, but for their own keys: theirs.
+
+        Whoever gets a part that an avoided peer should have had stands between this peer and that
+        one, or on the part itself: so parts that are split again and again come to an end.
+        """
+        start, length = scope
+        away = [
+            (member.peer, (member.key - start) % self.size)
+            for member in self._ring
+            if member.peer in avoided and (member.key - start) % self.size < length
+        ]
+        found: list[tuple[PeerId, Scope]] = [
+            (peer, ((start + offset) % self.size, 1)) for peer, offset in away
+        ]
+        cuts = [offset for _, offset in away]
+        for peer, (begin, reach) in self._without(avoided).parts(scope, None):
+            offset = (begin - start) % self.size
+            found += [
+                (peer, ((start + low) % self.size, high - low))
+                for low, high in _between(offset, offset + reach, cuts)
+            ]
+        return found
+
+    def _without(self, avoided: Collection[PeerId]) -> ChordTopology:
+        """The topology that there would be if these peers were not known."""
+        peers = tuple(avoided)
+        if self._rest is None or self._rest[0] != peers:
+            rest = ChordTopology(self.me, self.key, self.bits)
+            rest.know(member for member in self._ring if member.peer not in avoided)
+            self._rest = peers, rest
+        return self._rest[1]
 
     def serves(self, publisher: PeerId, scope: Scope) -> Sequence[PeerId]:
         """The fingers whose arcs meet the scope, clockwise."""
@@ -339,6 +386,17 @@ def list_length(offsets: Sequence[int], size: int) -> int | None:
         if count >= SUCCESSORS_MIN and count >= 2 * (ring_size - 1).bit_length():
             return count
     return None
+
+
+def _between(low: int, high: int, cuts: Iterable[int]) -> list[tuple[int, int]]:
+    """What is left of the numbers from low up to high without some of them, as such stretches.
+
+    >>> _between(2, 9, [5, 2, 12]), _between(4, 5, [4])
+    ([(3, 5), (6, 9)], [])
+    """
+    ends = [cut for cut in sorted(cuts) if low <= cut < high]
+    begins = [low, *(cut + 1 for cut in ends)]
+    return [(begin, end) for begin, end in zip(begins, [*ends, high], strict=True) if begin < end]
 
 
 def _pairs(scope: Scope) -> list[Arc]:

@@ -174,6 +174,7 @@ class Arrivals:
             self._links.tunnels.found(link)
         if not had_path:
             self._links.resume(link)
+        self._links.doubts.weigh(link)
 
     # --- frames --------------------------------------------------------------------------------
 

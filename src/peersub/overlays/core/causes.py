@@ -22,6 +22,8 @@ __all__ = [
     "Leave",
     "MirrorNews",
     "PeerConnected",
+    "PeerHeard",
+    "PeerInDoubt",
     "PeerLost",
     "PeerResumed",
     "Persisted",
@@ -158,6 +160,23 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerInDoubt:
+    """Nothing is heard of the peer at present: it may be gone, or slow, or hard to reach.
+
+    What is said to it still counts. `PeerHeard`, `PeerResumed` or `PeerLost` follows.
+    """
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerHeard:
+    """The peer is heard again, and nothing of what was said is lost."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class PeerResumed:
     """The link to the peer, which was interrupted, works again, directly or over a relay.
 
@@ -196,6 +215,8 @@ Cause: TypeAlias = (
     | Received
     | TimerFired
     | PeerConnected
+    | PeerInDoubt
+    | PeerHeard
     | ConnectFailed
     | PeerLost
     | PeerResumed

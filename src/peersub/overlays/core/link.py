@@ -117,6 +117,7 @@ class Link:
         "greeting",
         "held",
         "holders",
+        "in_doubt",
         "is_connected",
         "path",
         "peer",
@@ -141,6 +142,8 @@ class Link:
         """Whether the driver has a connection to the node."""
         self.path: str | None = None
         """The node itself, a relay, or None while there is no way to it."""
+        self.in_doubt = False
+        """Whether its holders were told that it may not work."""
         self.session: Session | None = None
         self.asked: tuple[int, ...] = ()
         """Slots whose peers wait for PeerConnected or ConnectFailed."""

@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterable
 from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
-    PeerConnected,
     PeerLost,
     PeerResumed,
     Timer,
 )
+from peersub.overlays.core.doubts import Doubts
 from peersub.overlays.core.effects import (
     CancelTimer,
     Connect,
@@ -102,6 +102,7 @@ class Links:
         self.effects: list[Effect] = []
         self.now_ms = 0
         self.tunnels = Tunnels(self, relays_for) if settings.tunnels else None
+        self.doubts = Doubts(self)
         self.passive: frozenset[int] = frozenset()
         """Slots whose peers use the links that there are, and keep none of them."""
         self.feature_of_slot: dict[int, str] = {}
@@ -148,7 +149,7 @@ class Links:
             return
         if slot not in link.holders:
             link.holders = (*link.holders, slot)
-        self.tell((slot,), PeerConnected(link.peer, link.greeting, link.features))
+        self.doubts.connected((slot,), link)
 
     def dial(self, node: str) -> Link:
         """Ask the driver for a connection to a node that there is no link to."""
@@ -264,6 +265,7 @@ class Links:
         link.is_connected = False
         if link.path == link.node:
             link.path = None
+        self.doubts.forget(link.node)
         if self.tunnels:
             self.tunnels.connection_lost(link.node)
             if link.search is not None:
@@ -367,7 +369,7 @@ class Links:
             self._say_reliably(link, LinkWanted())
         link.holders = self._slots_for(link)
         link.asked = ()
-        self.tell(link.holders, PeerConnected(link.peer, link.greeting, link.features))
+        self.doubts.connected(link.holders, link)
 
     def _slots_for(self, link: Link) -> tuple[int, ...]:
         """The slots whose peers hear of a link: those that the other end understands."""
@@ -415,6 +417,7 @@ class Links:
                 return
             is_first = link.state is _UP or not over_relay
             if link.state is not _REFUSED and is_first and self.tunnels.search(link):
+                self.doubts.weigh(link)
                 return
         self.end(link, reason)
 
@@ -426,6 +429,7 @@ class Links:
         self._forget(link, reason)
         if link.is_connected:
             link.is_connected = False
+            self.doubts.forget(link.node)
             self.effects.extend(self._letters.take(link))
             self.effects.append(Disconnect(link.address, reason))
         if link.asked:
@@ -436,6 +440,7 @@ class Links:
     def _forget(self, link: Link, reason: str) -> None:
         """Tell all who care, and drop it from the table; the connection is another matter."""
         del self.table[link.node]
+        link.in_doubt = False
         if link.timer_is_set:
             link.timer_is_set = False
             self.effects.append(CancelTimer(Timer(RESEND, link.node)))
@@ -531,6 +536,7 @@ class Links:
         if not session.is_idle:
             self._arm(link, self.settings.resend_ms)
         if link.state is _UP and link.holders:
+            link.in_doubt = False
             self.tell(link.holders, PeerResumed(link.peer))
 
     def _resend(self, link: Link) -> None:

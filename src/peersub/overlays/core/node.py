@@ -5,6 +5,7 @@ frames. The peers see links and plain messages:
 
 * `PeerConnected` once both HELLOs agree, with the greeting of the peer at the other end; then
   reliable messages in order and exactly once until `PeerLost` (`links`, `session`, `tunnels`);
+  `PeerInDoubt` while that may come, or not (`doubts`);
 * `Received` with all that one batch held for the peer; what the peer sends to one other in answer
   to one cause leaves in one `Send`.
 
@@ -28,6 +29,8 @@ from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
     PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
     PeerLost,
     Persisted,
     Received,
@@ -124,6 +127,10 @@ class Node:
             links.lost(cause.peer, cause.reason)
         elif isinstance(cause, ConnectFailed):
             links.connect_failed(cause.node, cause.reason)
+        elif isinstance(cause, PeerInDoubt):
+            links.doubts.silent(cause.peer.node)
+        elif isinstance(cause, PeerHeard):
+            links.doubts.heard(cause.peer.node)
         elif isinstance(cause, Persisted) and cause.token < 0:
             token, marked = divmod(-cause.token, SLOTS_MAX)
             self._tell(marked, Persisted(token))

@@ -5,6 +5,8 @@ whoever delegated it. A task is done when the event is on disk at home (if it is
 each part that was delegated further is confirmed. A part is repeated until it is (light messages
 may be lost), and delegated anew, to whoever serves its scope now, when its peer is gone (section 5:
 retransmission over the redundant edges; no bound on how many edges fail one after the other).
+Nobody waits for that to be certain: while a peer is in doubt, others serve what it should have
+(`relieve`), and it is left with its own place alone, for which nobody else can answer.
 
 A repetition is recognised by delegator and number: it is confirmed again if the task is done and
 ignored while it is not. An event that comes home by several ways is handed over once (`home`).
@@ -20,9 +22,9 @@ from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.messages import Confirm, Notify, NotifyBatch
-from peersub.overlays.routing.topology import Scope
+from peersub.overlays.routing.topology import NOWHERE, Scope
 
-__all__ = ["DelegationSettings", "Delegations", "Task", "TaskKey"]
+__all__ = ["DelegationSettings", "Delegations", "Part", "Task", "TaskKey"]
 
 TaskKey = tuple[PeerId | None, int]
 
@@ -49,6 +51,8 @@ class Part:
     content: Publication | Batch
     due_ms: int = 0
     pause_ms: int = 0
+    is_place: bool = False
+    """Whether nobody but the peer itself is in the scope: a part that ends with the peer."""
 
 
 @dataclass(slots=True)
@@ -76,8 +80,10 @@ class Task:
 class Delegations:
     """The unfinished tasks of a node.
 
-    `spread(task, scope, now_ms)` is called to split a scope among the present edges; it answers
-    with `delegate`. `send` takes messages, `finished` takes the tasks of this node's publishers.
+    `spread(task, scope, now_ms)` is called to split a scope among the present edges, and
+    `detour(task, part, now_ms)` to split a part among others than its peer; both answer with
+    `delegate`, and the latter says what only the peer can serve. `send` takes messages, `finished`
+    takes the tasks of this node's publishers.
     """
 
     def __init__(
@@ -85,11 +91,13 @@ class Delegations:
         settings: DelegationSettings,
         send: Callable[[PeerId, Notify | NotifyBatch | Confirm], None],
         spread: Callable[[Task, Scope, int], None],
+        detour: Callable[[Task, Part, int], Scope],
         finished: Callable[[Task], None],
     ) -> None:
         self._settings = settings
         self._send = send
         self._spread = spread
+        self._detour = detour
         self._finished = finished
         self._tasks: dict[TaskKey, Task] = {}
         self._done: History[TaskKey] = History(settings.tasks_max, settings.give_up_ms)
@@ -143,14 +151,15 @@ class Delegations:
         peer: PeerId,
         scope: Scope,
         now_ms: int,
-        content: Publication | Batch | None = None,
+        content: Publication | Batch,
+        *,
+        is_place: bool = False,
     ) -> None:
         """Let the peer serve a part of the task's scope; `content` is what it wants of a batch."""
         self._numbers += 1
         pause_ms = self._settings.retry_ms
         self._owners[self._numbers] = task
-        content = task.publication if content is None else content
-        part = Part(peer, scope, content, now_ms + pause_ms, pause_ms)
+        part = Part(peer, scope, content, now_ms + pause_ms, pause_ms, is_place)
         task.parts[self._numbers] = part
         self._send(peer, task.notify(part, self._numbers))
 
@@ -192,6 +201,24 @@ class Delegations:
 
     # --- when links fail -----------------------------------------------------------------------
 
+    def relieve(self, peer: PeerId, now_ms: int) -> None:
+        """The peer is in doubt: let others serve its parts, and leave it its own place."""
+        for task in list(self._tasks.values()):
+            owed = [
+                number
+                for number, part in task.parts.items()
+                if part.peer == peer and not part.is_place
+            ]
+            for number in owed:
+                part = task.parts[number]
+                place = self._detour(task, part, now_ms)
+                if place == NOWHERE:
+                    self._close_part(task, number)
+                else:
+                    part.scope, part.is_place = place, True
+            if owed:
+                self.check(task, now_ms)
+
     def peer_gone(self, peer: PeerId) -> None:
         """Parts of the peer are nobody's until `redelegate`; tasks from it are nobody's wish."""
         for task in list(self._tasks.values()):
@@ -213,7 +240,9 @@ class Delegations:
         for task in list(self._tasks.values()):
             orphans = [number for number, part in task.parts.items() if part.peer is None]
             # Events of a batch that went to a peer one by one share its scope.
-            scopes = dict.fromkeys(task.parts[number].scope for number in orphans)
+            scopes = dict.fromkeys(
+                task.parts[number].scope for number in orphans if not task.parts[number].is_place
+            )
             for number in orphans:
                 self._close_part(task, number)
             for scope in scopes:

@@ -26,6 +26,8 @@ from peersub.overlays.core.causes import (
     Cause,
     ConsumerAcked,
     PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
     PeerResumed,
     Persisted,
     Publish,
@@ -53,7 +55,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import Record
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.routing.batch_routing import BatchRouting
-from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Task
+from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Part, Task
 from peersub.overlays.routing.maintenance import FilterMaintenance, MaintenanceSettings
 from peersub.overlays.routing.messages import (
     Confirm,
@@ -66,7 +68,7 @@ from peersub.overlays.routing.messages import (
 )
 from peersub.overlays.routing.replays import Replays
 from peersub.overlays.routing.rows import Rows
-from peersub.overlays.routing.topology import Scope, Topology
+from peersub.overlays.routing.topology import NOWHERE, Scope, Topology
 
 __all__ = ["RoutingEngine", "RoutingSettings"]
 
@@ -127,11 +129,16 @@ class RoutingEngine:
         self.home = Home(settings.home, self._out.emit)
         self.maintenance = FilterMaintenance(me, topology, settings.maintenance)
         self.delegations = Delegations(
-            settings.delegations, self._out.send, self._spread_task, self._on_published
+            settings.delegations,
+            self._out.send,
+            self._spread_task,
+            self._detour,
+            self._on_published,
         )
         self._batches = BatchRouting(self.maintenance, self.home)
         self._linked: dict[PeerId, None] = {}
         self._takes_batches: dict[PeerId, None] = {}
+        self._in_doubt: dict[PeerId, None] = {}
         self._control: dict[str, Filter] = {}
         self._stored_subscriptions: dict[str, None] = {}
         self._told_ready: dict[str, None] = {}
@@ -154,7 +161,12 @@ class RoutingEngine:
             case PeerConnected(peer, _, features):
                 self.peer_offers(peer, features)
                 return False
+            case PeerInDoubt(peer):
+                self._peer_in_doubt(peer, now_ms)
+            case PeerHeard(peer):
+                self._in_doubt.pop(peer, None)
             case PeerResumed(peer):
+                self._in_doubt.pop(peer, None)
                 self.delegations.repeat(peer, now_ms)
             case Subscribe(name, wanted):
                 self._subscribe(name, wanted)
@@ -240,9 +252,16 @@ class RoutingEngine:
         else:
             self._takes_batches.pop(peer, None)
 
+    def _peer_in_doubt(self, peer: PeerId, now_ms: int) -> None:
+        """The peer may be gone: whom it serves under a promise is served by others as well."""
+        if peer in self._linked:
+            self._in_doubt[peer] = None
+            self.delegations.relieve(peer, now_ms)
+
     def peer_gone(self, peer: PeerId) -> None:
         """The peer cannot be reached any more. The topology says next who takes its place."""
         self._takes_batches.pop(peer, None)
+        self._in_doubt.pop(peer, None)
         if self._linked.pop(peer, ...) is ...:
             return
         self._out.forget(peer)
@@ -447,7 +466,7 @@ class RoutingEngine:
             return
         for peer, part in self._topology.parts(scope, None):
             if self.maintenance.matches(peer, content, part, task.control):
-                self.delegations.delegate(task, peer, part, now_ms)
+                self._delegate(task, peer, part, content, now_ms)
 
     def _spread_batch(self, task: Task, batch: Batch, scope: Scope, now_ms: int) -> None:
         parts = self._topology.parts(scope, None)
@@ -456,13 +475,41 @@ class RoutingEngine:
         wanted = self._batches.match(batch)
         for peer, part in parts:
             its = self._batches.for_edge(wanted, batch, peer, part)
-            if its is None:
-                continue
-            if peer in self._takes_batches:
-                self.delegations.delegate(task, peer, part, now_ms, its)
+            if its is not None:
+                self._delegate(task, peer, part, its, now_ms)
+
+    def _delegate(
+        self, task: Task, peer: PeerId, scope: Scope, content: Publication | Batch, now_ms: int
+    ) -> None:
+        """Let the peer at the end of an edge serve the part, or others if it is in doubt."""
+        if peer not in self._in_doubt:
+            self._delegate_to(task, peer, scope, content, now_ms)
+            return
+        for other, part in self._topology.parts_around(scope, self._in_doubt):
+            self._delegate_to(task, other, part, content, now_ms)
+
+    def _delegate_to(
+        self, task: Task, peer: PeerId, scope: Scope, content: Publication | Batch, now_ms: int
+    ) -> None:
+        alone = peer in self._in_doubt
+        if isinstance(content, Batch) and peer not in self._takes_batches:
+            for publication in content.publications():
+                self.delegations.delegate(task, peer, scope, now_ms, publication, is_place=alone)
+        else:
+            self.delegations.delegate(task, peer, scope, now_ms, content, is_place=alone)
+
+    def _detour(self, task: Task, owed: Part, now_ms: int) -> Scope:
+        """Let others serve what a peer in doubt owes; what only the peer itself can serve.
+
+        Who wants the event there is not known, only that somebody does.
+        """
+        place = NOWHERE
+        for peer, part in self._topology.parts_around(owed.scope, self._in_doubt):
+            if peer == owed.peer:
+                place = part
             else:
-                for publication in its.publications():
-                    self.delegations.delegate(task, peer, part, now_ms, publication)
+                self._delegate_to(task, peer, part, owed.content, now_ms)
+        return place
 
     # --- control notifications and replay ------------------------------------------------------
 

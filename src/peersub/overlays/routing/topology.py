@@ -9,6 +9,8 @@ Laws:
 * `parts(scope)` are disjoint, lie within the scope, and together with this peer itself hold every
   peer of the scope that the topology can reach;
 * each part goes to a peer in `edges()`, and lies within `scope_of(peer)`;
+* `parts_around(scope, avoided)` are disjoint, lie within the scope, and hold what `parts` hold; an
+  avoided peer gets its own place, and nothing else;
 * `serves(publisher)` are the edges whose scope meets the one that the publisher holds this peer
   responsible for: f(publisher -> me) must cover the filters on exactly these, and the local one;
 * the edges that depend on each other by `serves` form no cycle over the network (section 4.4).
@@ -16,7 +18,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeAlias
 
 from peersub.overlays.core.identity import PeerId
@@ -49,6 +51,10 @@ class Topology(Protocol):
 
     def parts(self, scope: Scope, sender: PeerId | None) -> list[tuple[PeerId, Scope]]:
         """The scope split among the edges, largest part first; what came from `sender` if any."""
+        ...
+
+    def parts_around(self, scope: Scope, avoided: Collection[PeerId]) -> list[tuple[PeerId, Scope]]:
+        """The scope split among other linked peers, where edges lead to peers that may be gone."""
         ...
 
     def serves(self, publisher: PeerId, scope: Scope) -> Sequence[PeerId]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.routing.topology import Scope
@@ -54,6 +54,10 @@ class TreeTopology:
     def parts(self, scope: Scope, sender: PeerId | None) -> list[tuple[PeerId, Scope]]:
         """Every edge but the one it came over."""
         return [(edge, _BEHIND) for edge in self._edges if edge != sender]
+
+    def parts_around(self, scope: Scope, avoided: Collection[PeerId]) -> list[tuple[PeerId, Scope]]:
+        """The parts as they are: a tree has no way round, and nothing behind a lost edge."""
+        return self.parts(scope, None)
 
     def serves(self, publisher: PeerId, scope: Scope) -> Sequence[PeerId]:
         """Every edge but the publisher's own."""
