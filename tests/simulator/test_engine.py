@@ -188,12 +188,16 @@ def test_faults_are_told_with_whom_they_concern():
     simulation.heal()
     simulation.break_edges([("a", "b")])
     simulation.mend_edges()
+    simulation.stall(["b"], 100)
+    simulation.run_for(100)
     faults = [record for record in recorder.records if isinstance(record, Fault)]
     assert faults == [
         Fault(0, FaultKind.PARTITION, groups=(("a",),)),
         Fault(0, FaultKind.HEAL),
         Fault(0, FaultKind.EDGE_FAILURE, pairs=(("a", "b"),)),
         Fault(0, FaultKind.EDGE_HEAL, pairs=(("a", "b"),)),
+        Fault(0, FaultKind.STALL, nodes=("b",)),
+        Fault(100, FaultKind.STALL_OVER, nodes=("b",)),
     ]
 
 

@@ -5,10 +5,14 @@ import pytest
 from peersub.overlays.core.causes import (
     ConnectFailed,
     PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
     PeerLost,
     Received,
+    Timer,
+    TimerFired,
 )
-from peersub.overlays.core.effects import Connect, Disconnect, Send
+from peersub.overlays.core.effects import Connect, Disconnect, Send, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.simulator.network import DriverRuleError
 from simulator.toys import Numbered, simulate_toys, toy
@@ -284,3 +288,64 @@ def test_closing_what_is_gone_is_no_error():
     simulation = simulate_toys("a", "b")
     simulation.carry_out("a", [Disconnect(PeerId("b"))])
     assert simulation.next_ms is None
+
+
+# --- hosts that stand still --------------------------------------------------------------------
+
+
+def test_who_stands_still_takes_all_in_order_when_it_goes_on():
+    simulation = linked("a", "b", detection_ms=1_000)
+    begin_ms = simulation.now_ms
+    send(simulation, "a", "b", 1)
+    simulation.stall(["b"], 100)
+    send(simulation, "a", "b", 2)
+    simulation.run_for(90)  # The third is due when the stall ends, and comes after the others.
+    send(simulation, "a", "b", 3)
+    simulation.carry_out("b", [SetTimer(Timer("early"), 0)])
+    simulation.run_until_idle(1_000)
+    assert toy(simulation, "b").numbers() == [1, 2, 3]
+    assert toy(simulation, "b").times(Received, TimerFired) == [begin_ms + 100] * 4
+    assert toy(simulation, "a").causes(PeerLost, PeerInDoubt) == []
+
+
+def test_who_stands_still_is_doubted_and_heard_again():
+    simulation = linked("a", "b", detection_ms=1_000, doubt_ms=100)
+    simulation.stall(["b"], 500)
+    simulation.run_until_idle(2_000)
+    assert toy(simulation, "a").causes(PeerInDoubt, PeerHeard, PeerLost) == [
+        PeerInDoubt(PeerId("b")),
+        PeerHeard(PeerId("b")),
+    ]
+
+
+def test_who_stands_still_for_long_is_given_up_and_learns_of_it():
+    simulation = linked("a", "b", detection_ms=300, detection_jitter_ms=0)
+    simulation.stall(["b"], 1_000)
+    send(simulation, "a", "b", 1)
+    simulation.run_for(500)
+    assert toy(simulation, "a").causes(PeerLost) != []
+    assert toy(simulation, "b").causes(PeerLost) == []
+    simulation.run_until_idle(2_000)
+    assert toy(simulation, "b").numbers() == [1]
+    assert len(toy(simulation, "b").causes(PeerLost)) == 1
+
+
+def test_who_stands_still_lets_nobody_in():
+    simulation = simulate_toys("a", "b")
+    simulation.stall(["b"], 5_000)
+    simulation.carry_out("a", [Connect("b")])
+    simulation.run_for(1_000)
+    assert len(toy(simulation, "a").causes(ConnectFailed)) == 1
+
+
+def test_who_crashes_while_it_stands_still_is_gone():
+    simulation = linked("a", "b", detection_ms=300)
+    simulation.stall(["b"], 1_000)
+    send(simulation, "a", "b", 1)
+    simulation.run_for(100)
+    simulation.crash(["b"])
+    simulation.restart("b")
+    simulation.run_until_idle(5_000)
+    assert simulation.in_flight == 0
+    assert toy(simulation, "b").numbers() == []
+    assert len(toy(simulation, "a").causes(PeerLost)) == 1

@@ -193,6 +193,7 @@ def test_a_miss_in_calm_is_a_violation():
         lambda story: story.phase("crash", disturbed=True),
         lambda story: story.fault(FaultKind.PARTITION, groups=(("n1",), ("n2",))),
         lambda story: story.fault(FaultKind.EDGE_FAILURE, pairs=(("n1", "n2"),)),
+        lambda story: story.fault(FaultKind.STALL, nodes=("n9",)),
     ],
 )
 def test_a_miss_under_faults_is_counted_only(disturb):
@@ -291,6 +292,18 @@ def test_a_promise_said_to_be_kept_too_early():
 def test_faults_excuse_no_promise_to_the_living():
     story = promised().crash("n9").fault(FaultKind.EDGE_FAILURE, pairs=(("n2", "n3"),))
     assert rules_broken(story.completed("n3", "e1")) == [Rule.PROMISE]
+
+
+def test_who_stands_still_may_get_what_was_promised_later_but_must_get_it():
+    story = promised().fault(FaultKind.STALL, nodes=("n2",)).completed("n3", "e1")
+    story.fault(FaultKind.STALL_OVER, nodes=("n2",))
+    assert rules_broken(story) == [Rule.REPLAY]
+    assert rules_broken(story.deliver("n2", "e1", "s2")) == []
+
+
+def test_that_others_stand_still_excuses_no_promise():
+    story = promised().fault(FaultKind.STALL, nodes=("n9",)).completed("n3", "e1")
+    assert rules_broken(story) == [Rule.PROMISE]
 
 
 def test_the_dead_are_promised_nothing():

@@ -30,6 +30,7 @@ __all__ = [
     "RestartNode",
     "Schedule",
     "SchedulePhase",
+    "StallNodes",
     "SubscribeAt",
     "TimedAction",
     "UnsubscribeAt",
@@ -56,6 +57,14 @@ class CrashNodes:
     """These nodes crash at once."""
 
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StallNodes:
+    """These nodes stand still for a while, and go on where they were."""
+
+    nodes: tuple[str, ...]
+    duration_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,7 @@ Action: TypeAlias = (
     JoinNode
     | LeaveNode
     | CrashNodes
+    | StallNodes
     | RestartNode
     | SubscribeAt
     | ChangeAt

@@ -26,6 +26,7 @@ __all__ = [
     "PartitionActivity",
     "PublishActivity",
     "RestartActivity",
+    "StallActivity",
     "SubscribeActivity",
     "SubscriptionChurnActivity",
     "UnsubscribeActivity",
@@ -154,6 +155,15 @@ class CrashActivity(Activity):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StallActivity(CrashActivity):
+    """Nodes stand still at the same moment, for a while: so many, or a share, or these."""
+
+    do: ClassVar[str] = "stall"
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartActivity(Activity):
     """Nodes that crashed begin again; a count of 0 means all."""
 
@@ -246,6 +256,7 @@ ACTIVITIES: dict[str, type[Activity]] = {
         JoinActivity,
         LeaveActivity,
         CrashActivity,
+        StallActivity,
         RestartActivity,
         NodeChurnActivity,
         PartitionActivity,

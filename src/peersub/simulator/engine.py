@@ -258,6 +258,24 @@ class Simulation:
         self._tell(host, Join(tuple(contacts)) if contacts else Start())
         self.activity += 1
 
+    def stall(self, names: Sequence[str], duration_ms: int) -> None:
+        """These nodes stand still for a while: they live, and do nothing."""
+        self._observe(Fault(self.now_ms, FaultKind.STALL, nodes=tuple(names)))
+        for name in names:
+            host = self.network.hosts[name]
+            assert host.node is not None, f"{name} is off"
+            self.network.stand_still(host, duration_ms)
+            self._under_way += 1
+            self._clock.plan(self.now_ms + duration_ms, self._stall_is_over, (host,))
+        self.activity += 1
+
+    def _stall_is_over(self, host: Host) -> None:
+        self._under_way -= 1
+        if host.still_until_ms is not None and host.still_until_ms <= self.now_ms:
+            self._observe(Fault(self.now_ms, FaultKind.STALL_OVER, nodes=(host.name,)))
+            self.network.go_on(host)
+            self.activity += 1
+
     def partition(self, groups: Sequence[Sequence[str]]) -> None:
         """Nodes of different groups can no longer talk; those in none are a group of their own."""
         shown = tuple(tuple(names) for names in groups)
@@ -389,6 +407,8 @@ class Simulation:
         host.timers.pop(effect.timer, None)
 
     def _fire(self, host: Host, timer: Timer, number: int) -> None:
+        if host.is_put_off(self._fire, host, timer, number):
+            return
         if host.timers.get(timer) == number:
             del host.timers[timer]
             self._tell(host, TimerFired(timer))
@@ -401,6 +421,8 @@ class Simulation:
         self._clock.plan(host.disk_free_ms, self._persisted, arguments)
 
     def _persisted(self, host: Host, incarnation: int, token: int) -> None:
+        if host.is_put_off(self._persisted, host, incarnation, token):
+            return
         self._under_way -= 1
         if host.node is not None and host.incarnation == incarnation:
             host.disk.sync()
@@ -415,6 +437,8 @@ class Simulation:
             self._clock.plan(at_ms, self._consumed, (host, host.incarnation, effect))
 
     def _consumed(self, host: Host, incarnation: int, effect: Deliver) -> None:
+        if host.is_put_off(self._consumed, host, incarnation, effect):
+            return
         self._under_way -= 1
         for subscription in effect.subscriptions:
             if host.node is not None and host.incarnation == incarnation:

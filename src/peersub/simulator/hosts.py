@@ -9,7 +9,7 @@ over to a later connection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from peersub.overlays.core.causes import Cause, Timer
@@ -40,6 +40,7 @@ class Channel:
         "back",
         "closing_ms",
         "drawn",
+        "in_doubt",
         "is_cut",
         "last_ms",
         "open_ms",
@@ -60,6 +61,8 @@ class Channel:
         self.peer = receiver.peer
         """The receiver, as the sender was told of it."""
         self.is_cut = False
+        self.in_doubt = False
+        """Whether the sender was told that nothing is heard of the receiver."""
         self.open_ms = open_ms
         """Nothing arrives before: the receiver does not know of the connection."""
         self.last_ms = open_ms
@@ -79,6 +82,7 @@ class Host:
 
     __slots__ = (
         "attempts",
+        "backlog",
         "disk",
         "disk_free_ms",
         "group",
@@ -91,6 +95,7 @@ class Host:
         "open_subscriptions",
         "received",
         "sent",
+        "still_until_ms",
         "timers",
     )
 
@@ -108,6 +113,10 @@ class Host:
         self.group = 0
         """Hosts of different groups are partitioned from each other."""
         self.is_leaving = False
+        self.still_until_ms: int | None = None
+        """Until when the host stands still; None if it does not."""
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What happened to it meanwhile, and is done when it goes on."""
         self.open_publications: dict[str, None] = {}
         """Events published here under an acknowledged promise that are not completed."""
         self.open_subscriptions: dict[str, None] = {}
@@ -129,6 +138,20 @@ class Host:
     def overlay(self) -> Any:
         """The overlay peer on the node."""
         return getattr(self.node, "overlay", self.node)
+
+    def is_put_off(self, action: Callable[..., None], *arguments: Any) -> bool:
+        """Whether what happens to the host has to wait until it goes on."""
+        if self.still_until_ms is None:
+            return False
+        self.backlog.append((action, arguments))
+        return True
+
+    def go_on(self) -> None:
+        """Stand still no more: all that happened meanwhile happens now, in order."""
+        self.still_until_ms = None
+        backlog, self.backlog = self.backlog, []
+        for action, arguments in backlog:
+            action(*arguments)
 
     def switch_off(self) -> None:
         """All memory is gone."""

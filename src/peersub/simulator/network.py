@@ -6,6 +6,9 @@ the other says. Whoever cannot be reached makes the attempt fail after a while. 
 carries nothing any more, and each end notices by itself, later. What was sent before a host crashed
 may still arrive; what was sent before it closed a connection does, and then the close.
 
+A host that stands still keeps its connections, and takes nothing from them until it goes on; nobody
+is let in meanwhile. Others doubt it, and give it up, as they would a connection that was cut.
+
 On a connection single messages may be lost, doubled or overtaken, as if it were UDP, where the
 settings say so; else they keep their order.
 """
@@ -14,7 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from peersub.overlays.core.causes import Cause, ConnectFailed, PeerConnected, PeerLost, Received
+from peersub.overlays.core.causes import (
+    Cause,
+    ConnectFailed,
+    PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
+    PeerLost,
+    Received,
+)
 from peersub.overlays.core.draws import draw, draw_below
 from peersub.overlays.core.effects import Disconnect, Send
 from peersub.overlays.core.messages import Message
@@ -124,6 +135,64 @@ class Network:
             if back.sender.links.get(host.name) is back:
                 self._notice_later(back, "the connection broke")
         host.switch_off()
+        host.go_on()
+
+    # --- hosts that stand still ----------------------------------------------------------------
+
+    def stand_still(self, host: Host, duration_ms: int) -> None:
+        """The host does nothing for a while, and its peers notice, if it lasts."""
+        until_ms = self._clock.now_ms + duration_ms
+        if host.still_until_ms is None:
+            host.still_until_ms = until_ms
+            for channel in host.links.values():
+                back = channel.back
+                if not back.is_cut and back.sender.links.get(host.name) is back:
+                    self._doubt_later(back)
+                    self._plan(self._detection_ms(back), self._give_up, (back,))
+        host.still_until_ms = max(host.still_until_ms, until_ms)
+
+    def go_on(self, host: Host) -> None:
+        """The host takes what came meanwhile, and those who doubted it hear of it again."""
+        for channel in host.links.values():
+            if channel.back.in_doubt and not channel.is_cut:
+                self._plan(self._latency(channel), self._hear, (channel.back,))
+        host.go_on()
+
+    def _give_up(self, channel: Channel) -> None:
+        """Nothing has been heard of the receiver for too long."""
+        if channel.sender.is_put_off(self._give_up, channel):
+            return
+        self.in_flight -= 1
+        if channel.receiver.still_until_ms is not None and self._is_believed(channel):
+            self.close(channel, "nothing was heard of it for too long")
+            self._counters.links_lost += 1
+            self._tell(channel.sender, PeerLost(channel.peer, "nothing was heard of it"))
+
+    def _doubt_later(self, channel: Channel) -> None:
+        doubt_ms = self._settings.doubt_ms
+        if doubt_ms:
+            wait_ms = doubt_ms + int(channel.share() * (doubt_ms // 2 + 1))
+            self._plan(wait_ms, self._doubt, (channel,))
+
+    def _doubt(self, channel: Channel) -> None:
+        if channel.sender.is_put_off(self._doubt, channel):
+            return
+        self.in_flight -= 1
+        is_silent = channel.is_cut or channel.receiver.still_until_ms is not None
+        if is_silent and self._is_believed(channel):
+            channel.in_doubt = True
+            self._tell(channel.sender, PeerInDoubt(channel.peer))
+
+    def _hear(self, channel: Channel) -> None:
+        if channel.sender.is_put_off(self._hear, channel):
+            return
+        self.in_flight -= 1
+        if channel.in_doubt and not channel.is_cut and self._is_believed(channel):
+            channel.in_doubt = False
+            self._tell(channel.sender, PeerHeard(channel.peer))
+
+    def _is_believed(self, channel: Channel) -> bool:
+        return channel.sender.links.get(channel.receiver.name) is channel
 
     # --- connections ---------------------------------------------------------------------------
 
@@ -144,7 +213,7 @@ class Network:
         if host.attempts.get(node) != attempt:
             return
         target = self.hosts.get(node)
-        if target is None or not target.is_on or not self.can_talk(host, target):
+        if target is None or not self._lets_in(target) or not self.can_talk(host, target):
             wait_ms = since_ms + self._settings.connect_failed_ms - self._clock.now_ms
             self._plan(max(wait_ms, 0), self._fail, (host, node, attempt))
             return
@@ -161,6 +230,9 @@ class Network:
                 self._plan(0, self._reach, (host, node, attempt, since_ms))
                 return
         self._establish(host, target)
+
+    def _lets_in(self, target: Host) -> bool:
+        return target.is_on and target.still_until_ms is None
 
     def _establish(self, host: Host, target: Host) -> None:
         there, back = self._channels(host, target)
@@ -182,6 +254,8 @@ class Network:
 
     def _open(self, channel: Channel, attempt: int) -> None:
         """The one who asked for the connection learns of it."""
+        if channel.sender.is_put_off(self._open, channel, attempt):
+            return
         self.in_flight -= 1
         host, target = channel.sender, channel.receiver
         back = channel.back
@@ -198,6 +272,8 @@ class Network:
             self._tell(host, PeerConnected(channel.peer))
 
     def _fail(self, host: Host, node: str, attempt: int) -> None:
+        if host.is_put_off(self._fail, host, node, attempt):
+            return
         self.in_flight -= 1
         if host.attempts.get(node) == attempt:
             self._fail_now(host, node, "nobody answers")
@@ -223,18 +299,25 @@ class Network:
         self._plan(channel.closing_ms - now_ms, self._close, (channel, reason))
 
     def _close(self, channel: Channel, reason: str) -> None:
-        self.in_flight -= 1
         back = channel.back
+        if back.sender.is_put_off(self._close, channel, reason):
+            return
+        self.in_flight -= 1
         if not channel.is_cut and back.sender.links.get(back.receiver.name) is back:
             self._lose(back, reason)
 
     def _notice_later(self, channel: Channel, reason: str) -> None:
+        self._plan(self._detection_ms(channel), self._notice, (channel, reason))
+        self._doubt_later(channel)
+
+    def _detection_ms(self, channel: Channel) -> int:
         settings = self._settings
-        wait_ms = settings.detection_ms
-        wait_ms += int(channel.share() * (settings.detection_jitter_ms + 1))
-        self._plan(wait_ms, self._notice, (channel, reason))
+        late_ms = int(channel.share() * (settings.detection_jitter_ms + 1))
+        return settings.detection_ms + late_ms
 
     def _notice(self, channel: Channel, reason: str) -> None:
+        if channel.sender.is_put_off(self._notice, channel, reason):
+            return
         self.in_flight -= 1
         if channel.sender.links.get(channel.receiver.name) is channel:
             self._lose(channel, reason)
@@ -315,8 +398,10 @@ class Network:
         self._clock.plan(at_ms, self._arrive, (channel, (message,)))
 
     def _arrive(self, channel: Channel, messages: tuple[Message, ...]) -> None:
-        self.in_flight -= 1
         receiver = channel.receiver
+        if receiver.is_put_off(self._arrive, channel, messages):
+            return
+        self.in_flight -= 1
         back = channel.back
         if channel.is_cut or receiver.links.get(channel.sender.name) is not back:
             self._counters.lost += len(messages)

@@ -50,6 +50,7 @@ _DISTURBING = (
     do.JoinNode,
     do.LeaveNode,
     do.CrashNodes,
+    do.StallNodes,
     do.RestartNode,
     do.Partition,
     do.Heal,
@@ -387,6 +388,10 @@ class Run:
                 on = [node for node in nodes if simulation.is_on(node)]
                 if on and self._goes_on_without(on):
                     simulation.crash(on)
+            case do.StallNodes(nodes, duration_ms):
+                going = [node for node in nodes if self._takes_part(node)]
+                if going:
+                    simulation.stall(going, duration_ms)
             case do.RestartNode(node, contacts, disk):
                 if node in simulation.hosts and not simulation.is_on(node):
                     simulation.restart(node, self._reachable(node, contacts), disk)
@@ -441,7 +446,9 @@ class Run:
 
     def _takes_part(self, node: str) -> bool:
         host = self.simulation.hosts.get(node)
-        return host is not None and host.is_on and not host.is_leaving
+        if host is None or not host.is_on:
+            return False
+        return not host.is_leaving and host.still_until_ms is None
 
     def _is_member(self, node: str) -> bool:
         """Whether the node is in the network, neither on its way in nor on its way out."""

@@ -183,8 +183,22 @@ class _Planner:
         return do.CrashNodes(chosen) if chosen else None
 
     def _crash_some(self, step: asked.CrashActivity) -> do.Action | None:
+        return self._crash(self._some_nodes(step))
+
+    def _stall_some(self, step: asked.StallActivity, stalled: list[str]) -> do.Action | None:
+        stalled += self._some_nodes(step)
+        for node in stalled:
+            self._gone(node)
+        return do.StallNodes(tuple(stalled), step.duration_ms) if stalled else None
+
+    def _go_on(self, stalled: list[str]) -> None:
+        for node in stalled:
+            self._living[node] = None
+
+    def _some_nodes(self, step: asked.CrashActivity) -> list[str]:
+        """So many of the living, or a share of them, or those that are named; never the last."""
         if step.nodes:
-            return self._crash(node for node in step.nodes if node in self._living)
+            return [node for node in step.nodes if node in self._living]
         count = step.count or round(step.fraction * len(self._living))
         left = self._sizes_of_sides()
         chosen: list[str] = []
@@ -193,7 +207,7 @@ class _Planner:
             if left[side] > 1:
                 left[side] -= 1
                 chosen.append(node)
-        return self._crash(chosen)
+        return chosen
 
     def _restart(self, disk: Disk, given: str | None = None) -> do.Action | None:
         if given is None:
@@ -324,6 +338,11 @@ class _Planner:
     def _plan_crash(self, step: asked.CrashActivity) -> Iterator[tuple[int, _Draw]]:
         yield step.at_ms, lambda: self._crash_some(step)
 
+    def _plan_stall(self, step: asked.StallActivity) -> Iterator[tuple[int, _Draw]]:
+        stalled: list[str] = []
+        yield step.at_ms, lambda: self._stall_some(step, stalled)
+        yield step.at_ms + step.duration_ms, lambda: self._go_on(stalled)
+
     def _plan_restart(self, step: asked.RestartActivity) -> Iterator[tuple[int, _Draw]]:
         disk = Disk(step.disk)
         # Who has crashed by then is not known yet: for all, as many as there could be.
@@ -373,6 +392,7 @@ _PLANS: dict[type, Callable[[_Planner, Any], Iterator[tuple[int, _Draw]]]] = {
     asked.JoinActivity: _Planner._plan_join,
     asked.LeaveActivity: _Planner._plan_leave,
     asked.CrashActivity: _Planner._plan_crash,
+    asked.StallActivity: _Planner._plan_stall,
     asked.RestartActivity: _Planner._plan_restart,
     asked.NodeChurnActivity: _Planner._plan_churn,
     asked.PartitionActivity: _Planner._plan_partition,

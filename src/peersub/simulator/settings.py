@@ -22,6 +22,8 @@ class NetworkSettings:
         reorder_ms: how much longer an overtaken message may take.
         detection_ms: after this long an end of a broken link notices.
         detection_jitter_ms: or up to this much later, each end by itself.
+        doubt_ms: after this long, and up to half as long again, an end doubts a link over which
+            nothing comes; 0 for never.
         connect_failed_ms: an attempt to reach a node that cannot be reached fails after this long.
         disk_ms: a record is on disk after this long.
         consumer_ms: a consumer takes an event after this long.
@@ -39,6 +41,7 @@ class NetworkSettings:
     reorder_ms: int = 100
     detection_ms: int = 200
     detection_jitter_ms: int = 100
+    doubt_ms: int = 0
     connect_failed_ms: int = 300
     disk_ms: int = 2
     consumer_ms: int = 5

@@ -24,6 +24,7 @@ __all__ = [
     "MOVES_FROM",
     "NODES_DRAWN_MAX",
     "SPLITS_FROM",
+    "STALLS_FROM",
     "swarm_scenario",
 ]
 
@@ -39,6 +40,9 @@ LAYERS_FROM = 30_000
 MOVES_FROM = 60_000
 """Seeds from here on have topics that their filters name, and subscribers that change their minds
 or refuse to move, where the overlay proposes that: what the seeds before mean does not change."""
+
+STALLS_FROM = 40_000
+"""Seeds from here on let nodes stand still: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -64,6 +68,8 @@ class _Traits:
     """Whether each side of a partition is a network that works."""
     later_faults: tuple[str, ...] = ()
     """Those that only seeds from `SPLITS_FROM` on have."""
+    stalls: bool = False
+    """Whether seeds from `STALLS_FROM` on let nodes stand still."""
 
 
 _TRAITS = {
@@ -74,6 +80,7 @@ _TRAITS = {
             "storm",
         ),
         routes_by_filters=True,
+        stalls=True,
     ),
     # Without its root a tree waits for it: whoever crashes comes back, and nobody leaves.
     "tree": _Traits(
@@ -231,6 +238,7 @@ class _Drawing:
             detection_jitter_ms=self._random.choice((0, 50, 500)),
             disk_ms=self._random.choice((1, 5, 50)),
             consumer_ms=self._random.choice((1, 20)),
+            doubt_ms=self._random.choice((0, 20, 100, 500)) if self._may_stall else 0,
         )
 
     def _links(self, network: NetworkSettings) -> dict[str, object]:
@@ -310,6 +318,8 @@ class _Drawing:
         possible = self._traits.faults
         if self._seed >= SPLITS_FROM:
             possible += self._traits.later_faults
+        if self._may_stall:
+            possible += ("stall", "stall")
         faults = [fault for fault in possible if random.random() < 0.5]
         random.shuffle(faults)
         if "edges" in faults:
@@ -324,6 +334,10 @@ class _Drawing:
             last = (asked.UnsubscribeActivity(count=0, every_ms=random.choice((0, 5))),)
             phases.append(ScenarioPhase(name="unsubscribed", steps=last))
         return phases
+
+    @property
+    def _may_stall(self) -> bool:
+        return self._seed >= STALLS_FROM and self._traits.stalls
 
     @property
     def _edges_max(self) -> int:
@@ -358,6 +372,8 @@ class _Drawing:
             case "crash":
                 crash = asked.CrashActivity(at_ms=later, fraction=random.choice((0.1, 0.3, 0.5)))
                 return [ScenarioPhase(name="crash", steps=(crash, *traffic))]
+            case "stall":
+                return [self._stall_phase(later, traffic)]
             case "restart":
                 return [self._restart_phase(later, traffic)]
             case "partition":
@@ -379,6 +395,15 @@ class _Drawing:
                 return [ScenarioPhase(name="storm", steps=(*self._storm(), *traffic))]
             case _:
                 return [ScenarioPhase(name=fault, steps=(self._coming(fault, later), *traffic))]
+
+    def _stall_phase(self, later: int, traffic: list[asked.Activity]) -> ScenarioPhase:
+        random = self._random
+        stall = asked.StallActivity(
+            at_ms=later,
+            fraction=random.choice((0.1, 0.25, 0.25, 0.5)),
+            duration_ms=random.choice((100, 600, 3_000, 12_000)),
+        )
+        return ScenarioPhase(name="stall", steps=(stall, *traffic))
 
     def _restart_phase(self, later: int, traffic: list[asked.Activity]) -> ScenarioPhase:
         random = self._random

@@ -32,7 +32,7 @@ one bit per subscription, and its content; at most `EVENTS_KEPT_MAX` events that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -53,6 +53,7 @@ from peersub.trace.facts import (
     Remembered,
     Revived,
     Split,
+    Stalled,
     Stopped,
     Subscribed,
     Unsubscribed,
@@ -204,6 +205,8 @@ class DeliveryChecker:
         self._disturbed = False
         self._parted = False
         self._healed_ms: int | None = None
+        self._still: dict[str, None] = {}
+        """Nodes that stand still: others may take them for gone, and go on without them."""
         self._subscriptions: list[_Subscription] = []
         self._nodes: dict[str, _Node] = {}
         self._events: dict[str, _Tracked] = {}
@@ -289,6 +292,17 @@ class DeliveryChecker:
         for event in self._promised.values():
             event.parted = True
 
+    def _on_stalled(self, fact: Stalled) -> None:
+        self._disturb()
+        if fact.is_still:
+            self._still[fact.node] = None
+            return
+        # It has been a network of its own, for all it knew, and has to find the others again.
+        self._still.pop(fact.node, None)
+        self._healed_ms = fact.now_ms
+        for event in self._promised.values():
+            event.parted = True
+
     def _on_subscribed(self, fact: Subscribed) -> None:
         known = self._node(fact.node).names.get(fact.subscription)
         if known is None or not known.present:  # else the name is taken: the node refuses it
@@ -328,6 +342,7 @@ class DeliveryChecker:
 
     def _on_stopped(self, fact: Stopped) -> None:
         self._disturb()
+        self._still.pop(fact.node, None)
         node = self._node(fact.node)
         node.gone_ms = fact.now_ms
         for subscription in node.names.values():
@@ -400,7 +415,11 @@ class DeliveryChecker:
         event.counts.completed += 1
         if event.parted:
             return  # who was on the other side gets it later: `finish` looks
-        self._judge(event, fact.now_ms, Rule.PROMISE, "when it was completed")
+        away = [each for each in self._lacking(event) if each.node in self._still]
+        self._judge(event, fact.now_ms, Rule.PROMISE, "when it was completed", self._still)
+        if away:
+            event.parted = True  # they get it later: `finish` looks
+            return
         del self._promised[fact.event_id]
         self._settle(event, fact.now_ms)
 
@@ -469,9 +488,21 @@ class DeliveryChecker:
 
     # --- judging -------------------------------------------------------------------------------
 
-    def _judge(self, event: _Tracked, now_ms: int, rule: Rule, when: str) -> None:
-        """Report each expected subscription, uninterrupted, that does not have the event."""
+    def _judge(
+        self,
+        event: _Tracked,
+        now_ms: int,
+        rule: Rule,
+        when: str,
+        excused: Container[str] = (),
+    ) -> None:
+        """Report each expected subscription, uninterrupted, that does not have the event.
+
+        Those on excused nodes are not reported.
+        """
         for subscription in self._lacking(event):
+            if subscription.node in excused:
+                continue
             text = f"{subscription.name} on {subscription.node} had not got {event.event.id} {when}"
             self._report(now_ms, rule, text, event, subscription)
 
@@ -541,6 +572,7 @@ _HANDLERS: dict[type, Callable[[DeliveryChecker, Any], None]] = {
     Remembered: DeliveryChecker._on_remembered,
     Revived: DeliveryChecker._on_revived,
     Split: DeliveryChecker._on_split,
+    Stalled: DeliveryChecker._on_stalled,
     Stopped: DeliveryChecker._on_stopped,
     Subscribed: DeliveryChecker._on_subscribed,
     Unsubscribed: DeliveryChecker._on_unsubscribed,

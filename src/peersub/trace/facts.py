@@ -41,6 +41,7 @@ __all__ = [
     "Remembered",
     "Revived",
     "Split",
+    "Stalled",
     "Stopped",
     "Subscribed",
     "Unsubscribed",
@@ -171,6 +172,15 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalled:
+    """The node stands still from now on, or goes on."""
+
+    now_ms: int
+    node: str
+    is_still: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Disturbed:
     """The driver broke a link, or lost messages."""
 
@@ -200,6 +210,7 @@ Fact: TypeAlias = (
     | Revived
     | Remembered
     | Split
+    | Stalled
     | Disturbed
     | PhaseBegun
 )
@@ -244,6 +255,9 @@ def _faults(fault: Fault) -> list[Fact]:
             return [Split(now_ms, True)]
         case FaultKind.HEAL:
             return [Split(now_ms, False)]
+        case FaultKind.STALL | FaultKind.STALL_OVER:
+            is_still = fault.kind is FaultKind.STALL
+            return [Stalled(now_ms, node, is_still) for node in fault.nodes]
         case FaultKind.EDGE_FAILURE | FaultKind.MESSAGES_LOST:
             return [Disturbed(now_ms)]
         case FaultKind.EDGE_HEAL:

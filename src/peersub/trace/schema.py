@@ -82,6 +82,10 @@ class FaultKind(StrEnum):
     """The two nodes of each of `pairs` cannot talk to each other, while both live."""
     EDGE_HEAL = "edge-heal"
     """The nodes of `pairs` can talk again."""
+    STALL = "stall"
+    """`nodes` stand still for a while: they live, and do nothing."""
+    STALL_OVER = "stall-over"
+    """`nodes` go on where they were; others may have given them up meanwhile."""
     MESSAGES_LOST = "messages-lost"
     """What went from the first to the second node of `pairs` did not arrive; optional."""
 
