@@ -23,6 +23,7 @@ from peersub.simulator.activities import (
     PartitionActivity,
     PublishActivity,
     RestartActivity,
+    StallActivity,
 )
 from peersub.simulator.content import ListedContent
 from peersub.simulator.engine import Simulation
@@ -51,9 +52,10 @@ def scenario_with(*steps, **changes):
         (EVENTS,),
         (CrashActivity(fraction=0.3), EVENTS, RestartActivity(at_ms=400)),
         (PartitionActivity(), EVENTS, HealActivity(at_ms=3_000)),
+        (StallActivity(fraction=0.3, duration_ms=2_000), EVENTS),
         (JoinActivity(count=4), EVENTS, LeaveActivity(at_ms=20, count=3)),
     ],
-    ids=["calm", "crash", "partition", "come-and-go"],
+    ids=["calm", "crash", "partition", "stall", "come-and-go"],
 )
 @pytest.mark.parametrize("through_wire", [False, True], ids=["by-reference", "through-wire"])
 def test_a_flood_reaches_everybody_after_whatever_happened(steps, through_wire):

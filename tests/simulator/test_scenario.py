@@ -24,6 +24,7 @@ from peersub.simulator.actions import (
     PublishEvent,
     PublishEvents,
     RestartNode,
+    StallNodes,
     SubscribeAt,
     TimedAction,
     UnsubscribeAt,
@@ -38,7 +39,7 @@ from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.scenario_text import ACTIONS
 from peersub.simulator.settings import NetworkSettings
-from peersub.simulator.swarm import swarm_scenario
+from peersub.simulator.swarm import STALLS_FROM, swarm_scenario
 from peersub.trace.schema import Disk
 
 TEXT = """
@@ -184,6 +185,7 @@ EVERY_ACTION = [
     JoinNode("n2", ("n1", "n0")),
     LeaveNode("n1"),
     CrashNodes(("n1", "n2")),
+    StallNodes(("n1", "n2"), 300),
     RestartNode("n1", ("n2",), Disk.TAIL_LOST),
     SubscribeAt("n1", "s1", Filter("a > 1 AND s LIKE 'x\"%'")),
     SubscribeAt("n1", "s2", Filter.xpath("/story//p[@lede]")),
@@ -229,7 +231,7 @@ def test_the_document_names_every_key_and_its_example_is_a_scenario():
 
 def test_scenarios_of_the_swarm_go_to_text_and_back():
     used = set()
-    for seed in range(100):
+    for seed in (*range(100), *range(STALLS_FROM, STALLS_FROM + 30)):
         scenario = swarm_scenario(seed)
         assert Scenario.from_toml(scenario.to_toml()) == scenario
         used |= {step.do for phase in scenario.phases for step in phase.steps}

@@ -63,6 +63,18 @@ def test_a_share_of_the_living_crashes_at_once():
     assert timed.at_ms == 5 and len(set(timed.action.nodes)) == 5
 
 
+def test_nobody_publishes_while_it_stands_still():
+    phase = phase_of(
+        asked.StallActivity(fraction=0.5, duration_ms=100),
+        asked.PublishActivity(at_ms=1, count=300, every_ms=1),
+    )
+    (stall, *published) = phase.actions
+    assert stall.action.duration_ms == 100 and len(set(stall.action.nodes)) == 5
+    for timed in published:
+        assert timed.at_ms >= 100 or timed.action.node not in stall.action.nodes
+    assert {timed.action.node for timed in published} > {*stall.action.nodes}
+
+
 def test_the_last_node_never_goes():
     phase = phase_of(
         asked.CrashActivity(fraction=1.0), asked.LeaveActivity(at_ms=1, count=5), nodes=4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -44,6 +45,8 @@ def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
         node, _ = served_node(settings, tls, permissions, observer)
         if trace is not None:
             trace.node = node
+        # What was loaded stays: a collection that looks at all of it makes the node fall silent.
+        gc.freeze()
         return asyncio.run(_serve(node, as_json=as_json))
 
 

@@ -143,6 +143,38 @@ def test_serves_are_the_edges_that_meet_the_scope(
             assert served == list(chord.edges())[: len(served)]
 
 
+@given(places(), st.data())
+def test_ways_round_reach_the_others_once_and_leave_each_peer_in_doubt_its_key(
+    place: tuple[int, list[int]], data: st.DataObject
+) -> None:
+    """An event goes from node to node; all agree on whom to avoid, and know the whole ring."""
+    publisher, ring = place
+    avoided = data.draw(st.sets(st.sampled_from(ring)).map(sorted)) if len(ring) > 1 else []
+    avoided = [key for key in avoided if key != publisher]
+    in_doubt = [member(key).peer for key in avoided]
+    served: list[int] = []
+    under_way = [(publisher, (publisher, SIZE))]
+    while under_way:
+        assert len(served) + len(under_way) < 10 * SIZE, "it goes round in circles"
+        key, scope = under_way.pop()
+        if key in avoided:
+            assert scope == (key, 1)
+            served.append(key)
+            continue
+        here = topology(key, ring)
+        keys = [(scope[0] + step) % SIZE for step in range(scope[1])]
+        served += [key] if key in keys else []
+        left = set(keys) - {key}
+        for peer, part in here.parts(scope, None):
+            pieces = here.parts_around(part, in_doubt) if peer in in_doubt else [(peer, part)]
+            for other, (start, length) in pieces:
+                piece = {(start + step) % SIZE for step in range(length)}
+                assert piece <= left, "parts overlap, or leave the scope"
+                left -= piece
+                under_way.append((int(other.node[1:]), (start, length)))
+    assert sorted(served) == ring
+
+
 @given(rings)
 def test_labels_fall_along_dependent_edges(ring: list[int]) -> None:
     """Section 4.4: if r_u(v) and r_v(w) overlap, the label of v at u is below that of w at v."""

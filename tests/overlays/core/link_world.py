@@ -21,7 +21,10 @@ from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
     PeerConnected,
+    PeerHeard,
+    PeerInDoubt,
     PeerLost,
+    PeerResumed,
     Received,
     Timer,
     TimerFired,
@@ -97,6 +100,7 @@ class Toy:
         self.light: list[tuple[str, str]] = []
         self.failures: list[tuple[str, str]] = []
         self.losses: list[tuple[PeerId, str]] = []
+        self.in_doubt: dict[str, None] = {}
         self.answers: list[tuple[Cause, list[Effect]]] = []
         """What to do when a cause comes, once."""
 
@@ -108,8 +112,20 @@ class Toy:
             case PeerLost(peer, reason):
                 stay = self.current.pop(peer.node)
                 assert stay.peer == peer, f"{self.me}: lost {peer}, but knows {stay.peer}"
+                self.in_doubt.pop(peer.node, None)
                 stay.is_over = True
                 self.losses.append((peer, reason))
+            case PeerInDoubt(peer):
+                assert self.current[peer.node].peer == peer
+                assert peer.node not in self.in_doubt, f"{self.me}: doubts {peer} twice"
+                self.in_doubt[peer.node] = None
+            case PeerHeard(peer):
+                assert self.current[peer.node].peer == peer
+                assert peer.node in self.in_doubt, f"{self.me}: hears {peer}, undoubted"
+                del self.in_doubt[peer.node]
+            case PeerResumed(peer):
+                assert self.current[peer.node].peer == peer
+                self.in_doubt.pop(peer.node, None)
             case ConnectFailed(node, reason):
                 assert node not in self.current
                 self.failures.append((node, reason))
@@ -179,6 +195,8 @@ class Connection:
     flying: dict[str, list[Message]]
     closed_to: dict[str, str] = field(default_factory=dict)
     """Ends that learn of the closing once all before has gone, and the reason."""
+    silent_to: dict[str, None] = field(default_factory=dict)
+    """Ends that hear nothing over it at present."""
     is_broken: bool = False
 
     def other(self, name: str) -> str:
@@ -331,6 +349,17 @@ class World:
             or (name in connection.closed_to and not connection.flying[name])
         ]
 
+    def fall_silent(self, connection: Connection, name: str) -> None:
+        """An end hears nothing over the connection, for now."""
+        if name in connection.ends and name not in connection.silent_to:
+            connection.silent_to[name] = None
+            self.tell(name, PeerInDoubt(connection.ends[name]))
+
+    def be_heard(self, connection: Connection, name: str) -> None:
+        """An end hears something again."""
+        if connection.silent_to.pop(name, ...) is None and name in connection.ends:
+            self.tell(name, PeerHeard(connection.ends[name]))
+
     # --- messages ------------------------------------------------------------------------------
 
     def flying(self) -> list[tuple[Connection, str]]:
@@ -366,6 +395,10 @@ class World:
         for connection, name in self.flying():
             self.deliver(connection, name, 0, len(connection.flying[name]))
             return True
+        for connection in self.connections:
+            for name in () if connection.is_broken else connection.silent_to:
+                self.be_heard(connection, name)
+                return True
         for connection, name in self.to_notice():
             self.notice(connection, name)
             return True
@@ -418,6 +451,7 @@ class World:
     def check_all_arrived(self) -> None:
         """What was sent on links that are up is there; links are up at both ends or at none."""
         for name, toy in self.toys.items():
+            assert not toy.in_doubt, f"{name} doubts {list(toy.in_doubt)}"
             for other, stay in toy.current.items():
                 there = self.toys[other].current.get(name)
                 assert there is not None, f"{name} has a link to {other}, which has none"
@@ -434,6 +468,7 @@ class Chaos:
         self.happenings = [self.send, self.send, self.deliver, self.deliver, self.deliver]
         self.happenings += [self.notice, self.dial, self.dial, self.fire, self.connect]
         self.happenings += [self.disconnect, self.sever, self.restart, self.light]
+        self.happenings += [self.fall_silent, self.be_heard]
         if is_lossy:
             self.happenings += [self.lose, self.double, self.reorder, self.lose, self.deliver_late]
         if may_block:
@@ -467,6 +502,7 @@ class Chaos:
         stay = self.world.toys[name].current.pop(other, None)
         if stay is not None:
             stay.is_over = True
+            self.world.toys[name].in_doubt.pop(other, None)
             self.world.ask(name, Disconnect(stay.peer, "enough"))
 
     def _flying(self, one: int) -> tuple[Connection, str] | None:
@@ -511,6 +547,16 @@ class Chaos:
     def sever(self, one: int, two: int) -> None:
         if self.world.connections:
             self.world.sever(self.world.connections[one % len(self.world.connections)])
+
+    def fall_silent(self, one: int, two: int) -> None:
+        if self.world.connections:
+            connection = self.world.connections[one % len(self.world.connections)]
+            self.world.fall_silent(connection, sorted(connection.flying)[two % 2])
+
+    def be_heard(self, one: int, two: int) -> None:
+        if self.world.connections:
+            connection = self.world.connections[one % len(self.world.connections)]
+            self.world.be_heard(connection, sorted(connection.flying)[two % 2])
 
     def block(self, one: int, two: int) -> None:
         self.world.block(*self._pair(one, two))

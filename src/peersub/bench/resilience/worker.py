@@ -287,7 +287,9 @@ def settings_of(given: dict[str, Any]) -> NodeSettings:
 
 def main() -> None:
     """Run with the settings that the first argument has as JSON."""
-    asyncio.run(Worker(settings_of(json.loads(sys.argv[1]))).run())
+    worker = Worker(settings_of(json.loads(sys.argv[1])))
+    gc.freeze()  # As `peersub node` does.
+    asyncio.run(worker.run())
 
 
 if __name__ == "__main__":

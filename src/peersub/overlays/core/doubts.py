@@ -58,10 +58,10 @@ class Doubts:
             link.in_doubt = in_doubt
             self._tell(link.holders, link)
 
-    def connected(self, slots: tuple[int, ...], link: Link) -> None:
-        """Show peers a link, and the doubt about it, if there is one."""
+    def connected(self, slots: tuple[int, ...], link: Link, *, is_new: bool = True) -> None:
+        """Show peers a link, and those that did not know of it the doubt, if there is one."""
         self._links.tell(slots, PeerConnected(link.peer, link.greeting, link.features))
-        if link.in_doubt:
+        if link.in_doubt and is_new:
             self._tell(slots, link)
 
     def _tell(self, slots: tuple[int, ...], link: Link) -> None:

@@ -147,9 +147,10 @@ class Links:
             link.wanted = True
             self._show(link)
             return
-        if slot not in link.holders:
+        is_new = slot not in link.holders
+        if is_new:
             link.holders = (*link.holders, slot)
-        self.doubts.connected((slot,), link)
+        self.doubts.connected((slot,), link, is_new=is_new)
 
     def dial(self, node: str) -> Link:
         """Ask the driver for a connection to a node that there is no link to."""
