@@ -29,6 +29,8 @@ FOUND_MISTAKES = {
     14: "all who meet after a split want edges with each other",
     38: "a network with events that wait for turns passes for quiet",
     51: "a member whose offer goes to a lost node never takes its turn",
+    225: "two whose parts have met elsewhere want their edge all the same, for ever",
+    240: "a member that links up with a part while that is announced does not hear of it",
     77: "news of a layer, and that it is gone, chase each other for ever",
 }
 

@@ -73,6 +73,7 @@ class Asked:
     """Whom its request came by."""
     must: bool = False
     swaps: int = 0
+    merges: bool = False
     lid: int = NO_LID
     """The one with which it could not be linked, to be avoided by the next turn."""
     turns: int = -1
@@ -274,7 +275,7 @@ class Layer:
         """What this member wants with another one, whoever is to invite."""
         asked = self.forming.get(peer)
         if asked is not None and asked.must:
-            return Wish(0, must=True)
+            return Wish(0, must=True, merges=asked.merges)
         return self.wishes.get(peer)
 
     def drop(self, peer: PeerId) -> bool:

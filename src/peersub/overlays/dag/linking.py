@@ -110,12 +110,13 @@ class Linking:
             return
         known = layer.wishes.get(peer)
         if known is not None:
+            known.merges = merges and (known.merges or not known.must)
             known.must = known.must or must
-            known.merges = known.merges and merges
             return
         asked = layer.forming.get(peer)
         if asked is not None:
-            layer.forming[peer] = replace(asked, must=asked.must or must)
+            merges = merges and (asked.merges or not asked.must)
+            layer.forming[peer] = replace(asked, must=asked.must or must, merges=merges)
             self._host.touch(layer)
             return  # it wants one too, and is invited when this member is a sink
         layer.wishes[peer] = Wish(self._host.now_ms, must, merges=merges)
@@ -139,6 +140,7 @@ class Linking:
             wish.must,
             layer.label,
             layer.is_announced,
+            wish.merges,
         )
         self._host.send(peer, offer)
 
@@ -150,10 +152,11 @@ class Linking:
 
     def give_up_merging(self, layer: Layer) -> list[PeerId]:
         """The part has another name: with whom edges were wanted since they were in another."""
+        wanted: dict[PeerId, Wish | Asked] = {**layer.wishes, **layer.forming}
         given_up = [
             peer
-            for peer, wish in layer.wishes.items()
-            if wish.merges and peer not in layer.offers and layer.edges
+            for peer, wish in wanted.items()
+            if wish.merges and layer.edges and peer not in layer.offers and peer not in layer.edges
         ]
         for peer in given_up:
             self._host.send(peer, LinkDown(layer.name, True))
@@ -211,10 +214,9 @@ class Linking:
             layer.drop(peer)
             host.send(peer, LinkDown(layer.name, True))
         elif layer.is_sink and self._accept(layer, peer, offer):
-            layer.forming.pop(peer, None)
-            layer.inviting.pop(peer, None)
+            pass
         elif peer in layer.forming or len(layer.forming) < FORMING_MAX:
-            asked = layer.forming.get(peer) or Asked((), offer.must)
+            asked = layer.forming.get(peer) or Asked((), offer.must, merges=offer.merges)
             if layer.is_sink:
                 # Standing still does not help: its own turn comes first, and another lid.
                 asked = replace(asked, lid=offer.lid, turns=layer.turns)
@@ -240,6 +242,7 @@ class Linking:
                 return False
             layer.lid = fitting
         known = tuple(o for o in {**layer.edges, **layer.known} if o != peer)[:KNOWN_TOLD_MAX]
+        layer.drop(peer)
         layer.edges[peer] = Edge(val, lid, True, layer.turns)
         host.edge_up(layer, peer, offer.label, offer.is_announced)
         assert layer.label is not None
@@ -294,9 +297,9 @@ class Linking:
         wish, asked = layer.wishes.get(peer), layer.forming.get(peer)
         layer.drop(peer)
         if asked is not None:
-            layer.wishes[peer] = Wish(host.now_ms, asked.must, message.swaps)
+            layer.wishes[peer] = Wish(host.now_ms, asked.must, message.swaps, asked.merges)
         elif wish is not None and host.takes_edges(layer):
-            layer.forming[peer] = Asked((), message.must, message.swaps)
+            layer.forming[peer] = Asked((), message.must, message.swaps, message.merges)
         else:
             host.send(peer, LinkDown(layer.name, True))
         host.touch(layer)
@@ -362,7 +365,8 @@ class Linking:
             layer.drop(peer)
             # Who gives up says nothing: an offer may be on its way, and has one answer.
             if asked.swaps < (SWAPS_MAX if asked.must else SWAPS_SPARE_MAX):
-                layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1)
+                layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1, asked.merges)
                 host.tend_later(layer)
-                host.send(peer, Swap(layer.name, asked.swaps + 1, asked.must))
+                swap = Swap(layer.name, asked.swaps + 1, asked.must, asked.merges)
+                host.send(peer, swap)
         host.touch(layer)

@@ -137,7 +137,8 @@ class Offer(_Plain, Message):
     """Let us have an edge that points at you. My value and lid stay as they are until you answer.
 
     `is_fresh`: I have no edge, and take the value and lid that you give me. `must`: the layer may
-    fall apart without this edge, however many you have.
+    fall apart without this edge, however many you have; `merges`: it does as long as we are in
+    different parts.
     """
 
     layer: str
@@ -147,6 +148,7 @@ class Offer(_Plain, Message):
     must: bool
     label: Label | None
     is_announced: bool
+    merges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ class Swap(_Plain, Message):
     layer: str
     swaps: int
     must: bool
+    merges: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,9 @@ class DagPeer:
         self.membership.wish_failed(layer, peer)
         # Nor does it help to ask again: whoever has too many edges seldom has fewer later.
         layer.known.pop(peer, None)
-        if wish.must:
+        if wish.merges and is_member and layer.label is not None:
+            self.repair.ask(layer, peer.node)
+        elif wish.must:
             self.repair.doubt(layer)
         if not is_member:
             self.departures.gone(layer, peer)

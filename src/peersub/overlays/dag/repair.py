@@ -272,7 +272,7 @@ class Repair:
             return
         if layer.label is None or label > layer.label:
             self._adopt(layer, label, is_announced, other)
-        elif label < layer.label:
+        elif label < layer.label or (layer.is_announced and not is_announced):
             self._peer.send(other, Labelled(layer.name, layer.label, layer.is_announced))
         elif is_announced and not layer.is_announced:
             self._adopt(layer, label, is_announced, other)
