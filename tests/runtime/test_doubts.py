@@ -37,6 +37,23 @@ def test_each_doubt_is_told_once_and_taken_back():
     assert listener.told == [("c:1", True), ("c:1", False)]
 
 
+def test_nobody_is_doubted_where_most_are_silent():
+    settings = LivenessSettings()
+    transport = Transport("a:1", 0, TransportSettings(), Counters(), lambda: 0)
+    transport.listener = listener = Listener()
+    loud = Scripted(settings)
+    transport.links = {"b:1": _Link(loud, 0, 1)} | {
+        f"c:{number}": _Link(Scripted(settings), 0, number) for number in range(3)
+    }
+    for now_ms in range(0, 2_000, 50):
+        loud.liveness.heard(now_ms)
+        transport._doubt_silent(now_ms)
+    assert listener.told == []
+    del transport.links["c:0"], transport.links["c:1"]
+    transport._doubt_silent(2_000)
+    assert listener.told == [("c:2", True)]
+
+
 def test_a_doubt_comes_long_before_a_suspicion_also_on_an_irregular_link():
     settings = LivenessSettings()
     liveness = Liveness(settings, 0)

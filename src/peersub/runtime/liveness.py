@@ -33,7 +33,7 @@ class LivenessSettings:
     """How long a node stays silent on a connection at most."""
     doubt_ms_min: int = 250
     """A shorter silence is not even a doubt."""
-    doubt_ms_max: int = 500
+    doubt_ms_max: int = 750
     """A longer one always is."""
     silence_ms_min: int = 750
     """A shorter silence is never a suspicion."""

@@ -519,10 +519,18 @@ class Transport:
             self._go_on_if_relieved()
 
     def _doubt_silent(self, now_ms: int) -> None:
-        """Say over which connections nothing is heard just now, and where that is over."""
+        """Say over which connections nothing is heard just now, and where that is over.
+
+        If that is most of them, no doubt is added: to send everything round everybody helps nobody
+        where all are slow.
+        """
+        silent = [n for n, link in self.links.items() if link.connection.is_in_doubt(now_ms)]
+        are_most = _are_most(len(silent), len(self.links))
         for node, link in list(self.links.items()):
-            in_doubt = link.connection.is_in_doubt(now_ms)
-            if in_doubt != link.in_doubt and self.links.get(node) is link:
+            in_doubt = node in silent
+            if in_doubt == link.in_doubt or (in_doubt and are_most):
+                continue
+            if self.links.get(node) is link:
                 link.in_doubt = in_doubt
                 if in_doubt:
                     self._counters.add("a link in doubt")
@@ -536,9 +544,14 @@ class Transport:
         """
         connections = [*(link.connection for link in self.links.values()), *self._others]
         suspects = [each for each in connections if each.is_suspect(now_ms)]
-        if len(suspects) > max(1, len(connections) // 2):
+        if _are_most(len(suspects), len(connections)):
             self._counters.add("most links were silent at once")
             suspects = [each for each in suspects if each.is_silent(now_ms)]
         for connection in suspects:
             self._counters.add("a silent link that was given up")
             connection.abort("nothing was heard of it for too long")
+
+
+def _are_most(silent: int, of_all: int) -> bool:
+    """Whether so many are silent that the cause is more likely to be here than there."""
+    return silent > max(1, of_all // 2)
