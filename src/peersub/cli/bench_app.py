@@ -302,7 +302,7 @@ def bench_layers(
     ] = "0,0.1,0.5,1,2",
     seconds: Annotated[int, typer.Option(min=1, help="How long they do.")] = 60,
     events: Annotated[int, typer.Option(min=1, help="Events per simulated second.")] = 4,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks per rate.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per rate.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the first one.")] = 1,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write figures and a plot there.")

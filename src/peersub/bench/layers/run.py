@@ -37,7 +37,7 @@ class LayersSettings:
     rates: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0, 2.0)
     seconds: int = 60
     events_per_second: int = 4
-    seeds: int = 5
+    seeds: int = 3
     seed: int = 1
 
     def __post_init__(self) -> None:
