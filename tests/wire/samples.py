@@ -277,6 +277,9 @@ MESSAGES: dict[str, Any] = {
     "renewal-wanted": reach.RenewalWanted(PLACE, 9),
     "rival-named": reach.RivalNamed("10.0.0.9:7001"),
     "interest-told": reach.InterestTold(PLACE, PLACE.sibling, reach.Interest((5, 13), 2), 6),
+    "interest-told-with-filters": reach.InterestTold(
+        PLACE, PLACE.sibling, reach.Interest((5, 13), 2, (None, CHEAP)), 7
+    ),
     "interest-asked": reach.InterestAsked(PLACE, PLACE.sibling),
     "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),
     "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1),

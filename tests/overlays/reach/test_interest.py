@@ -1,18 +1,30 @@
 """Which interest counts: never too little of it, against the chains of parents themselves."""
 
+from functools import cache
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from overlays.reach.codes import BITS, Code, codes, host
+from peersub.filters.filter import Filter
 from peersub.overlays.reach.identifiers import (
     Order,
     Place,
+    is_above,
     is_parent,
     is_visited,
     parent_identifier,
 )
-from peersub.overlays.reach.interest import SOMETHING, leads_to
+from peersub.overlays.reach.interest import (
+    SOMETHING,
+    Wish,
+    leads_to,
+    merged,
+    own_wishes,
+    wishes_of,
+)
 from peersub.overlays.reach.messages import Interest
+from peersub.overlays.reach.seats import NOTHING
 
 identifiers = st.integers(0, (1 << BITS) - 1)
 orders = st.builds(Order, st.integers(0, 2**64 - 1))
@@ -60,3 +72,95 @@ def test_what_the_event_does_not_have_does_not_count(event: int, wanted: int, or
     assume(wanted & ~event)
     assert not leads_to(Place(0, 0), event, order, Interest((wanted,), 0))
     assert not leads_to(Place(0, 0), event, order, Interest((), 0))
+
+
+FILTERS = tuple(Filter(f"x = {number}") for number in range(4))
+kept_everywhere = st.lists(st.tuples(identifiers, st.sampled_from(FILTERS)), max_size=30)
+
+
+def told_by_all(
+    code: Code, kept: list[Wish], summary: int, *, with_filters: bool
+) -> dict[Place, Interest]:
+    """What each place tells, from the lowest up."""
+
+    @cache
+    def told(place: Place) -> Interest:
+        here = [wish for wish in kept if host(code, wish[0]) == place]
+        own = own_wishes(place, here, summary, with_filters=with_filters)
+        return merged(
+            place, own, [told(other) for other in code if is_above(place, other)], summary
+        )
+
+    return {place: told(place) for place in code}
+
+
+@given(codes(), kept_everywhere, identifiers, orders, st.integers(0, 12), st.booleans(), st.data())
+def test_no_event_misses_what_is_kept_however_little_is_told(
+    code: Code,
+    kept: list[Wish],
+    event: int,
+    order: Order,
+    summary: int,
+    with_filters: bool,
+    data: st.DataObject,
+) -> None:
+    told = told_by_all(code, kept, summary, with_filters=with_filters)
+    matching = data.draw(st.sampled_from(FILTERS))
+    for identifier, wanted in kept:
+        if identifier & ~event == 0 and wanted == matching:
+            for place in chain(code, host(code, identifier), event, order):
+                assert leads_to(place, event, order, told[place], lambda one: one == matching)
+
+
+@given(codes(), kept_everywhere, st.integers(1, 12), st.booleans())
+def test_no_more_is_told_than_is_allowed_and_nothing_only_of_nothing(
+    code: Code, kept: list[Wish], summary: int, with_filters: bool
+) -> None:
+    for place, told in told_by_all(code, kept, summary, with_filters=with_filters).items():
+        assert len(told.identifiers) <= summary
+        assert list(wishes_of(told)) == sorted(
+            wishes_of(told), key=lambda wish: (wish[0], wish[1].digest if wish[1] else b"")
+        )
+        below = [other for other in code if other == place or is_above(place, other)]
+        if any(host(code, identifier) in below for identifier, _ in kept):
+            assert told != NOTHING
+        if not kept:
+            assert told == NOTHING
+
+
+@given(codes(), kept_everywhere, identifiers, orders, st.data())
+def test_with_room_for_all_only_the_ways_to_what_matches_are_open(
+    code: Code, kept: list[Wish], event: int, order: Order, data: st.DataObject
+) -> None:
+    """Where all places have one length; else a place may be asked in vain."""
+    length = data.draw(st.integers(0, 4))
+    code = tuple(Place(length, bits) for bits in range(1 << length))
+    matching = data.draw(st.sampled_from(FILTERS))
+    told = told_by_all(code, kept, 100, with_filters=True)
+    needed = {
+        place
+        for identifier, wanted in kept
+        if identifier & ~event == 0 and wanted == matching
+        for place in chain(code, host(code, identifier), event, order)
+    }
+    open_to = {
+        place
+        for place in code
+        if is_visited(place, event)
+        and leads_to(place, event, order, told[place], lambda one: one == matching)
+    }
+    assert open_to == needed
+
+
+def test_the_places_at_which_most_is_kept_are_told_in_one_wish() -> None:
+    one, other, *_ = FILTERS
+    parts = [
+        Interest((0b0100, 0b1000, 0b1100), 2, (one, one, one)),
+        Interest((0b0001,), 3, (other,)),
+        Interest((0b0001, 0b0101), 2, (None, one)),
+    ]
+    found = merged(Place(2, 0b11), [(0b0111, one)], parts, 4)
+    assert list(wishes_of(found)) == [(0, None), (1, None), (7, one)]
+    assert found.shortest == 2
+    assert merged(Place(2, 0b11), [(0b0111, one)], parts, 2) == SOMETHING
+    assert merged(Place(2, 0b11), [(0b0111, one)], [*parts, SOMETHING], 9) == SOMETHING

@@ -3,30 +3,56 @@
 The paper says when interest is told, and not when it is withdrawn. Here it is worked out anew
 whenever something changes that it depends on, and told when it is another than before (`Seat`).
 
-A bit for "somebody is interested" keeps few events away: nearly every place is above the one of no
-attributes, at which much is kept. So a place tells which identifiers are kept there and below, up
-to `summary` of them. Of these only those count that an event goes to *through* this place: it goes
-down by clearing bits in the order of the event, so on the way to an identifier the bits that were
-cleared before stand before those that are still to be cleared (`leads_to`). If they are too many,
-their low bits do, as many as the shortest place there has; if even these are, the bit is all.
+A bit for "somebody is interested" keeps no event away: every place is above the one of no
+attributes, at which much is kept. So a place tells *wishes*, up to `summary` of them: identifiers
+that are kept there and below. Of these only those count that an event goes to *through* this place:
+it goes down by clearing bits in the order of the event, so on the way to an identifier the bits
+that were cleared before stand before those that are still to be cleared (`leads_to`).
+
+Where all events have about the same attributes, identifiers say little. Then wishes have the
+filters with them (`summary_filters`), and only those count that match the event.
+
+If there are too many wishes, those of the places at which most is kept become one: its low bits, as
+many as the shortest place has (`merged`). If even these are too many, the bit is all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.holdings import Holdings
 from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
 from peersub.overlays.reach.messages import Interest, InterestAsked, InterestHeard, InterestTold
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import NOTHING, Seat, Told
 
-__all__ = ["SOMETHING", "Interests", "leads_to"]
+__all__ = ["SOMETHING", "Interests", "Wish", "leads_to", "merged", "own_wishes", "wishes_of"]
 
 SOMETHING = Interest((0,), 0)
 """All that the interest bit of the paper says; also of those that have said nothing yet."""
 
+Wish = tuple[int, Filter | None]
+"""An identifier, or the low bits of several, and the filter; None for all that has these bits."""
 
-def leads_to(place: Place, event: int, order: Order, interest: Interest) -> bool:
+
+def wishes_of(interest: Interest) -> Iterable[Wish]:
+    """What an interest says, wish by wish."""
+    if not interest.filters:
+        return [(identifier, None) for identifier in interest.identifiers]
+    return zip(interest.identifiers, interest.filters, strict=True)
+
+
+def leads_to(
+    place: Place,
+    event: int,
+    order: Order,
+    interest: Interest,
+    matches: Callable[[Filter], bool] = lambda _: True,
+) -> bool:
     """Whether an event may find what is wanted at a place or further down from there.
 
     Going up takes bits away from what places lack (`parent_identifier`): the one that stands last,
@@ -36,29 +62,114 @@ def leads_to(place: Place, event: int, order: Order, interest: Interest) -> bool
     lacking = event & low_bits(place.length) & ~place.bits
     last = order.rank(order.last(lacking)) if lacking else -1
     within = event & ~lacking & low_bits(interest.shortest)
+    cleared_before = 0
+    for bit in set_bits(within):
+        if order.rank(bit) <= last:
+            cleared_before |= 1 << bit
     return any(
         identifier & (~event | lacking) == 0
-        and all(order.rank(bit) > last for bit in set_bits(within & ~identifier))
-        for identifier in interest.identifiers
+        and cleared_before & ~identifier == 0
+        and (wanted is None or matches(wanted))
+        for identifier, wanted in wishes_of(interest)
     )
+
+
+def merged(place: Place, own: Iterable[Wish], parts: Iterable[Interest], summary: int) -> Interest:
+    """What is wanted at a place, of its own and of the places below, in at most `summary` wishes.
+
+    Nothing that is wanted is left out: each wish is there, or one that has no filter, the same low
+    bits and of the others no more.
+    """
+    known = [part for part in parts if part.identifiers]
+    wishes = dict.fromkeys(own)
+    if not known and not wishes:
+        return NOTHING
+    if not summary or any(part == SOMETHING for part in known):
+        return SOMETHING
+    shortest = min([place.length, *(part.shortest for part in known)])
+    for part in known:
+        wishes.update(dict.fromkeys(wishes_of(part)))
+    groups: dict[int, dict[Wish, None]] = {}
+    for wish in wishes:
+        groups.setdefault(wish[0] & low_bits(shortest), {})[wish] = None
+    told = _fitting({low: _largest(group) for low, group in groups.items()}, summary)
+    if len(told) > summary:
+        return SOMETHING
+    told.sort(key=lambda wish: (wish[0], wish[1].digest if wish[1] else b""))
+    filters = tuple(wanted for _, wanted in told)
+    return Interest(
+        tuple(identifier for identifier, _ in told), shortest, filters if any(filters) else ()
+    )
+
+
+def _largest(group: Mapping[Wish, None]) -> list[Wish]:
+    """Those that no other one says as well: one without a filter, and with fewer bits."""
+    bare: list[int] = []
+    for identifier in sorted(
+        (identifier for identifier, wanted in group if wanted is None), key=int.bit_count
+    ):
+        if not any(other & ~identifier == 0 for other in bare):
+            bare.append(identifier)
+    others = [
+        (identifier, wanted)
+        for identifier, wanted in group
+        if wanted is not None and not any(other & ~identifier == 0 for other in bare)
+    ]
+    return [*((identifier, None) for identifier in bare), *others]
+
+
+def _fitting(groups: Mapping[int, list[Wish]], summary: int) -> list[Wish]:
+    """The wishes of all groups; if they are too many, one for each of the largest groups."""
+    excess = sum(map(len, groups.values())) - summary
+    told: list[Wish] = []
+    for low, group in sorted(groups.items(), key=lambda each: (-len(each[1]), each[0])):
+        if excess > 0 and len(group) > 1:
+            excess -= len(group) - 1
+            told.append((low, None))
+        else:
+            told += group
+    return told
+
+
+def own_wishes(
+    place: Place, kept: Iterable[Wish], summary: int, *, with_filters: bool
+) -> Iterable[Wish]:
+    """What is kept at a place, as wishes; all that it may keep, if there are too many."""
+    if with_filters:
+        found = list(islice(kept, summary + 1))
+        return found if len(found) <= summary else [(place.bits, None)]
+    return dict.fromkeys((identifier, None) for identifier, _ in kept)
 
 
 class Interests:
     """The interest of own places: what they know of those below, and have told those above."""
 
-    def __init__(self, holdings: Holdings, post: Post, *, quench: bool, summary: int) -> None:
+    def __init__(
+        self,
+        holdings: Holdings,
+        post: Post,
+        *,
+        quench: bool,
+        summary: int,
+        with_filters: bool = False,
+    ) -> None:
         self._holdings = holdings
         self._me = holdings.me
         self._post = post
         self._quench = quench
         self._summary = summary
+        self._with_filters = with_filters
         self._number = 0
         self.changed = False
         """Whether interest must be worked out again."""
 
-    def wants(self, seat: Seat, below: Place, event: int, order: Order) -> bool:
+    def wants(
+        self, seat: Seat, below: Place, event: int, order: Order, publication: Publication
+    ) -> bool:
         """Whether an event is of use at a place below an own one, as far as is known."""
-        return not self._quench or leads_to(below, event, order, self._wanted_at(seat, below))
+        if not self._quench:
+            return True
+        return leads_to(below, event, order, self._wanted_at(seat, below), publication.matches)
 
     def _wanted_at(self, seat: Seat, below: Place) -> Interest:
         if seat.near[below] == self._me:
@@ -68,19 +179,10 @@ class Interests:
 
     def wanted(self, seat: Seat) -> Interest:
         """What is wanted at an own place and below."""
+        kept = ((entry.identifier, entry.filter) for entry in seat.entries())
+        own = own_wishes(seat.place, kept, self._summary, with_filters=self._with_filters)
         parts = [self._wanted_at(seat, below) for below in seat.below()]
-        parts = [part for part in parts if part.identifiers]
-        if not parts and not seat.has_entries:
-            return NOTHING
-        if not self._summary or SOMETHING in parts:
-            return SOMETHING
-        shortest = min([seat.place.length, *(part.shortest for part in parts)])
-        found = {*seat.identifiers()}.union(*(part.identifiers for part in parts))
-        if len(found) > self._summary:
-            found = {identifier & low_bits(shortest) for identifier in found}
-        if len(found) > self._summary:
-            return SOMETHING
-        return Interest(tuple(sorted(found)), shortest)
+        return merged(seat.place, own, parts, self._summary)
 
     def review(self) -> None:
         """Work out all interest, tell what has changed, and answer what waited for that."""

@@ -85,8 +85,10 @@ def _wrong_interest(held: dict[Place, tuple[PeerId, Seat]], *, quench: bool) -> 
             if told is None or bool(told.identifiers) != bool(kept[below]):
                 complaints.append(f"{peer} at {place} does not know what {below} wants")
             elif not all(
-                identifier in told.identifiers
-                or identifier & low_bits(told.shortest) in told.identifiers
+                any(
+                    each & ~identifier == 0 and (each ^ identifier) & low_bits(told.shortest) == 0
+                    for each in told.identifiers
+                )
                 for identifier in kept[below]
             ):
                 complaints.append(f"{peer} at {place} was not told all that {below} wants")

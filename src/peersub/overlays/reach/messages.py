@@ -67,11 +67,13 @@ class Interest(NamedTuple):
     """What is wanted at a place or below it (`interest`): identifiers, or the low bits of some.
 
     `shortest` is the length of the shortest place there. Without identifiers nothing is wanted;
-    the empty identifier with a length of 0 says that something is, and nothing more.
+    the empty identifier with a length of 0 says that something is, and nothing more. If there are
+    `filters`, each belongs to the identifier beside it; None stands for whatever has its bits.
     """
 
     identifiers: tuple[int, ...]
     shortest: int
+    filters: tuple[Filter | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

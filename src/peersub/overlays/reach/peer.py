@@ -115,7 +115,11 @@ class ReachPeer:
         self.post = Post(me, self._out, settings.links_max)
         self.holdings = Holdings(me, settings, seed, self.bits, self.post)
         self.interests = Interests(
-            self.holdings, self.post, quench=settings.quench, summary=settings.summary
+            self.holdings,
+            self.post,
+            quench=settings.quench,
+            summary=settings.summary,
+            with_filters=settings.summary_filters,
         )
         self.copies = Copies(self.holdings, self.post, self.bits, settings.copies)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
@@ -465,7 +469,7 @@ class ReachPeer:
         order = event_order(publication.id, self.settings.orders)
         for place, peer in list(seat.near.items()):
             if is_parent(seat.place, place, bits, order) and self.interests.wants(
-                seat, place, bits, order
+                seat, place, bits, order, publication
             ):
                 other = self.holdings.seats.get(place)
                 if other is not None:

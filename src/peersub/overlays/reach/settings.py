@@ -21,7 +21,9 @@ class ReachSettings:
     quench: bool = True
     """Whether events go only to places below which somebody is interested (§4.5)."""
     summary: int = 64
-    """Identifiers that are told of what is wanted below; 0 for the interest bit of the paper."""
+    """Wishes that are told of what is wanted below; 0 for the interest bit of the paper."""
+    summary_filters: bool = False
+    """Whether the filters are told with them: fewer events go in vain, and more is told."""
     orders: int = 0
     """How many orders of bits subset trees are drawn from; 0 for one of its own for each event."""
     join_ms: int = 1_000
