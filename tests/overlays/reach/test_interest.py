@@ -164,3 +164,19 @@ def test_the_places_at_which_most_is_kept_are_told_in_one_wish() -> None:
     assert found.shortest == 2
     assert merged(Place(2, 0b11), [(0b0111, one)], parts, 2) == SOMETHING
     assert merged(Place(2, 0b11), [(0b0111, one)], [*parts, SOMETHING], 9) == SOMETHING
+
+
+@given(st.integers(0, 4), identifiers, kept_everywhere, st.integers(1, 6), st.booleans())
+def test_each_thing_kept_is_said_by_a_wish_of_its_place(
+    length: int, bits: int, kept: list[Wish], summary: int, with_filters: bool
+) -> None:
+    place = Place(length, bits & ((1 << length) - 1))
+    here = [(place.nearest(identifier), wanted) for identifier, wanted in kept]
+    wishes = list(own_wishes(place, here, summary, with_filters=with_filters))
+    for identifier, wanted in here:
+        assert any(
+            place.hosts(said) and said & ~identifier == 0 and one in (None, wanted)
+            for said, one in wishes
+        )
+    if with_filters:
+        assert len(wishes) <= max(summary, 1)
