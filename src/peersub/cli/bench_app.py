@@ -313,3 +313,37 @@ def bench_layers(
     from peersub.cli.bench_dag_commands import run_bench_layers
 
     return run_bench_layers(dict(locals()))
+
+
+@bench_app.command("reach")
+def bench_reach(
+    sizes: Annotated[str, typer.Option(help="Nodes of the networks.")] = "64,256,1024,4096",
+    subscriptions: Annotated[int, typer.Option(min=1, help="Per node.")] = 2,
+    events: Annotated[int, typer.Option(min=1, help="Events per network.")] = 200,
+    share: Annotated[
+        float, typer.Option(help="Mean share of the subscriptions that an event matches.")
+    ] = 0.01,
+    skew: Annotated[str, typer.Option(help="Distribution: uniform or zipf.")] = "uniform",
+    bits: Annotated[int, typer.Option(min=1, help="Bits of an identifier.")] = 32,
+    summary: Annotated[
+        int, typer.Option(min=1, help="Wishes that places tell those above them.")
+    ] = 64,
+    orders: Annotated[
+        int, typer.Option(min=1, help="Orders of bits, where parents answer for children.")
+    ] = 4,
+    depth: Annotated[
+        int, typer.Option(min=0, help="Places above that keep copies, for each order.")
+    ] = 2,
+    answer: Annotated[
+        float, typer.Option(help="Share of the events that a parent answers, if it may.")
+    ] = 0.8,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all that is drawn.")] = 1,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write tables, a plot and JSON there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure what events cost in Reach: visits, quenching, assignments of bits, load."""
+    from peersub.cli.bench_reach_command import run_bench_reach
+
+    return run_bench_reach(dict(locals()))

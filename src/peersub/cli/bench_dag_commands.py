@@ -11,7 +11,7 @@ from peersub.cli.bench_semantic_command import folder_of
 from peersub.cli.failures import CommandError
 from peersub.cli.output import print_json
 
-__all__ = ["run_bench_anonymity", "run_bench_dag", "run_bench_layers"]
+__all__ = ["run_bench_anonymity", "run_bench_dag", "run_bench_layers", "told"]
 
 
 def run_bench_anonymity(options: Mapping[str, Any]) -> int:
@@ -33,7 +33,7 @@ def run_bench_anonymity(options: Mapping[str, Any]) -> int:
     folder = folder_of(options["out"])
     progress = stderr_progress()
     result = run_anonymity(settings, progress)
-    return _told(report, result, options, folder, progress)
+    return told(report, result, options, folder, progress)
 
 
 def run_bench_dag(options: Mapping[str, Any]) -> int:
@@ -55,7 +55,7 @@ def run_bench_dag(options: Mapping[str, Any]) -> int:
     except ValueError as error:
         raise CommandError(f"{error}.") from None
     progress = stderr_progress()
-    return _told(report, run_dag(settings, progress), options, None, progress)
+    return told(report, run_dag(settings, progress), options, None, progress)
 
 
 def run_bench_layers(options: Mapping[str, Any]) -> int:
@@ -79,10 +79,10 @@ def run_bench_layers(options: Mapping[str, Any]) -> int:
     folder = folder_of(options["out"])
     progress = stderr_progress()
     result = run_layers(settings, progress)
-    return _told(report, result, options, folder, progress)
+    return told(report, result, options, folder, progress)
 
 
-def _told(
+def told(
     report: Any,
     result: Any,
     options: Mapping[str, Any],

@@ -37,6 +37,7 @@ __all__ = [
     "differing_bit",
     "distance",
     "event_order",
+    "fixed_order",
     "is_above",
     "is_parent",
     "is_visited",
@@ -219,7 +220,12 @@ def event_order(event_id: str, orders: int = 0) -> Order:
     """
     if not orders:
         return Order(draw(0, "reach/order", event_id))
-    return Order(draw(0, "reach/fixed-order", draw_below(orders, 0, "reach/order", event_id)))
+    return fixed_order(draw_below(orders, 0, "reach/order", event_id))
+
+
+def fixed_order(number: int) -> Order:
+    """The how-manieth of the orders that are fixed."""
+    return Order(draw(0, "reach/fixed-order", number))
 
 
 def is_visited(place: Place, event: int) -> bool:

@@ -1,0 +1,1 @@
+"""Reach from its structure alone: visits, quenching, bits and load: `peersub bench reach`."""

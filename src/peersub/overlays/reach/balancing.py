@@ -1,0 +1,145 @@
+"""Load balancing (§4.4): hot identifiers are pushed away, and parents answer for children.
+
+The paper has two sketches. Both need more than it says.
+
+*Push.* An overloaded place hands identifiers to another node. The paper passes an event on if it
+"is labelled" with such an identifier. That is too narrow: each event that *contains* one and comes
+to the place has to be passed on, and the node that gets it only answers, and sends it no further
+down. One message does for all identifiers that went to the same node. So a push pays if an event
+finds more than one subscriber there, and `pushes` counts what the message costs.
+
+*Replicate up.* A parent keeps a copy of what a child keeps, and answers for it now and then. Each
+event has a tree of its own, so that every place above a child may be its parent. With few fixed
+orders of bits (`event_order`) parents mostly differ in the bits that stand last in one of them:
+copies there (`copy_bits`) are few, whatever the size of the network. And a parent may answer only
+if nothing else is reached *through* the child (`is_last`): otherwise the event has to go there all
+the same.
+
+Laws: a push never changes who gets an event, nor do answers; no identifier is pushed twice; after a
+push neither of the two is as busy as the giver was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.draws import draw_share
+from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
+from peersub.overlays.reach.interest import SOMETHING, leads_to, wishes_of
+from peersub.overlays.reach.messages import Interest
+
+__all__ = ["TAKERS_MAX", "Heat", "answers", "copy_bits", "is_last", "pushes"]
+
+TAKERS_MAX = 8
+"""Nodes that a place gives identifiers to: an event costs a message for each of them."""
+
+
+class Heat(NamedTuple):
+    """What an identifier costs the place that keeps it, in messages of some time."""
+
+    events: int
+    """Events that contain it and came there."""
+    sent: int
+    """Messages to subscribers."""
+
+
+def pushes(
+    loads: Mapping[Place, int],
+    arrived: Mapping[Place, int],
+    heats: Mapping[Place, Mapping[int, Heat]],
+    takers: Callable[[Place], Iterable[Place]],
+) -> dict[tuple[Place, int], Place]:
+    """Who gives which identifiers to whom, one place after the other, the busiest first.
+
+    A place gives its hottest identifiers to the least busy taker, as many as make the busier of the
+    two the least busy, and then more to the next one, as long as that is of use.
+
+    Args:
+        loads: messages that each place received and sent.
+        arrived: events that came to each place.
+        heats: by place and identifier.
+        takers: the places of whose load a place knows.
+    """
+    now = dict(loads)
+    moved: dict[tuple[Place, int], Place] = {}
+    for giver in sorted(loads, key=lambda place: (-loads[place], place)):
+        left = sorted(heats.get(giver, {}).items(), key=lambda each: (-each[1].sent, each[0]))
+        known = sorted((now[place], place) for place in takers(giver) if place != giver)
+        for _, taker in known[:TAKERS_MAX]:
+            count, passed_on, sent = _best_part(now[giver], now[taker], arrived[giver], left)
+            if not count:
+                break
+            moved.update({(giver, identifier): taker for identifier, _ in left[:count]})
+            left = left[count:]
+            now[giver] += passed_on - sent
+            now[taker] += passed_on + sent
+    return moved
+
+
+def _best_part(
+    giver: int, taker: int, arrived: int, hottest: Sequence[tuple[int, Heat]]
+) -> tuple[int, int, int]:
+    """How many identifiers to give, what is passed on for them at most, and what they cost."""
+    best, found = giver, (0, 0, 0)
+    events = sent = 0
+    for count, (_, heat) in enumerate(hottest, 1):
+        events += heat.events
+        sent += heat.sent
+        # An event that contains several of them is passed on once.
+        passed_on = min(events, arrived)
+        busier = max(giver + passed_on - sent, taker + passed_on + sent)
+        if busier < best:
+            best, found = busier, (count, passed_on, sent)
+    return found
+
+
+def copy_bits(place: Place, orders: Iterable[Order], depth: int) -> int:
+    """The bits in which the places that keep copies of a place differ from it.
+
+    Of the bits that the place does not have, those that stand last in one of the orders, `depth` of
+    each: a parent differs in the last of those that the event has.
+
+    >>> f"{copy_bits(Place(4, 0b0101), [Order(1), Order(2)], 1):04b}"
+    '1010'
+    """
+    free = low_bits(place.length) & ~place.bits
+    found = 0
+    for order in orders:
+        last = sorted(set_bits(free), key=order.rank)[-depth:] if depth else []
+        found |= sum(1 << bit for bit in last if not found >> bit & 1)
+    return found
+
+
+def is_last(
+    place: Place,
+    event: int,
+    order: Order,
+    interest: Interest,
+    matches: Callable[[Filter], bool] = lambda _: True,
+) -> bool:
+    """Whether nothing else that the event looks for is reached through a place, by its interest.
+
+    What is told of places of its own length or more, and has its bits, is kept at the place itself.
+    """
+    if not place.bits:
+        return True  # There are no subsets of the empty set.
+    if interest == SOMETHING or interest.shortest < place.length:
+        return False
+    others = [
+        (identifier, wanted)
+        for identifier, wanted in wishes_of(interest)
+        if not place.hosts(identifier)
+    ]
+    rest = Interest(
+        tuple(identifier for identifier, _ in others),
+        interest.shortest,
+        tuple(wanted for _, wanted in others),
+    )
+    return not leads_to(place, event, order, rest, matches)
+
+
+def answers(parent: Place, place: Place, event_id: str, share: float) -> bool:
+    """Whether a parent that may answer for a place does so: for a share of the events."""
+    return draw_share(0, "reach/answer", event_id, parent.bits, place.bits) < share

@@ -1,0 +1,202 @@
+"""The benchmark of Reach: against simulated peers, and against bounds that can break."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from peersub.bench.reach import report
+from peersub.bench.reach.measure import QUENCHINGS, Network, Quenching, Replication
+from peersub.bench.reach.run import ReachBenchSettings, ReachResult, run_reach
+from peersub.bench.reach.workload import ReachWorkload, draw_reach_workload, map_text
+from peersub.cli.bench_reach_command import run_bench_reach
+from peersub.cli.failures import CommandError
+from peersub.overlays.core.causes import Publish, Received
+from peersub.overlays.core.effects import Deliver
+from peersub.overlays.core.identity import PeerId, numbered_node
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.reach.converged import converge
+from peersub.overlays.reach.identifiers import Place
+from peersub.overlays.reach.messages import Notified, Rendezvous, Spread
+from peersub.overlays.reach.peer import ReachPeer
+from peersub.overlays.reach.settings import ReachSettings
+from peersub.simulator.engine import Simulation
+from peersub.simulator.settings import NetworkSettings
+from peersub.trace.schema import Step, TraceRecord
+
+NODES = 64
+BITS = 32
+SUMMARY = 24
+
+
+@pytest.fixture(scope="module")
+def workload() -> ReachWorkload:
+    return draw_reach_workload(
+        subscriptions=2 * NODES, events=40, share_matched=0.01, skew="uniform", seed=1
+    )
+
+
+class Watcher:
+    """Counts what peers send, and who gets which event."""
+
+    def __init__(self) -> None:
+        self.visits: dict[str, Counter[Place]] = {}
+        self.ways: Counter[str] = Counter()
+        self.notified: Counter[str] = Counter()
+        self.delivered: dict[str, Counter[str]] = {}
+
+    def observe(self, record: TraceRecord) -> None:
+        if not isinstance(record, Step):
+            return
+        if isinstance(record.cause, Received):
+            for message in record.cause.messages:
+                if isinstance(message, Spread):
+                    self.visits.setdefault(message.publication.id, Counter())[message.place] += 1
+                elif isinstance(message, Rendezvous):
+                    self.ways[message.publication.id] += 1
+                elif isinstance(message, Notified):
+                    self.notified[message.publication.id] += 1
+        for effect in record.effects:
+            if isinstance(effect, Deliver):
+                found = self.delivered.setdefault(effect.publication.id, Counter())
+                found.update(effect.subscriptions)
+
+
+def simulated(network: Network, workload: ReachWorkload, settings: ReachSettings) -> Watcher:
+    """The same network of peers, under the simulator's clock."""
+    watcher = Watcher()
+
+    def make(name: str, incarnation: int) -> Any:
+        return ReachPeer(PeerId(name, incarnation), settings, network.seed)
+
+    steady = NetworkSettings(latency_ms=10, jitter_ms=0)
+    simulation = Simulation(network.seed, make, steady, [watcher])
+    names = [numbered_node(number) for number in range(NODES)]
+    peers: list[Any] = [simulation.add(name).overlay for name in names]
+    given: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for number, wanted in enumerate(workload.filters):
+        given[names[number % NODES]][str(number)] = wanted
+    converge(peers, given)
+    simulation.link_all()
+    for number, event in enumerate(workload.events):
+        publication = Publication(event.id, event.attributes)
+        simulation.cause(names[network.publisher(number)], Publish((publication,)))
+        assert simulation.run_until_quiet(60_000)
+    return watcher
+
+
+@pytest.mark.parametrize("quenching", QUENCHINGS)
+def test_structure_alone_says_what_simulated_peers_do(
+    workload: ReachWorkload, quenching: Quenching
+) -> None:
+    attributes = map_text("chosen", workload, BITS, 6)
+    network = Network(
+        workload, nodes=NODES, identifier_bits=BITS, attributes=attributes, summary=SUMMARY, seed=3
+    )
+    settings = ReachSettings(
+        identifier_bits=BITS,
+        attributes=attributes,
+        quench=quenching != "none",
+        summary=0 if quenching == "bit" else SUMMARY,
+        summary_filters=quenching == "filters",
+        renew_ms=0,
+    )
+    watcher = simulated(network, workload, settings)
+    outcome = network.run(quenching)
+    assert outcome.wrong == []
+    messages = 0
+    for number, event in enumerate(workload.events):
+        visits = network.visits(number, quenching)
+        below = Counter(visit.place for visit in visits if visit.parent is not None)
+        assert watcher.visits.get(event.id, Counter()) == below
+        assert watcher.ways[event.id] == len(network.way(number))
+        wanted = Counter(
+            str(each) for each, one in enumerate(workload.filters) if one.matches(event)
+        )
+        assert watcher.delivered.get(event.id, Counter()) == wanted
+        messages += below.total() + watcher.ways[event.id] + watcher.notified[event.id]
+    assert messages == outcome.messages
+
+
+def test_balanced_or_not_everybody_gets_the_same(workload: ReachWorkload) -> None:
+    """The index says who, and asks no place."""
+    network = Network(
+        workload,
+        nodes=NODES,
+        identifier_bits=BITS,
+        attributes=map_text("chosen", workload, BITS, 6),
+        summary=64,
+        seed=1,
+    )
+    plain = network.run("filters")
+    moved = network.pushes(plain)
+    assert moved
+    pushed = network.run("filters", moved=moved)
+    replicated = network.run("filters", replication=Replication())
+    assert plain.wrong == pushed.wrong == replicated.wrong == []
+    assert plain.deliveries == pushed.deliveries == replicated.deliveries
+    assert pushed.load_max < plain.load_max
+    assert replicated.load_max < plain.load_max
+    assert replicated.visited < plain.visited
+    assert replicated.gini < plain.gini
+
+
+def test_a_delivery_that_is_missed_is_found(workload: ReachWorkload) -> None:
+    network = Network(
+        workload, nodes=NODES, identifier_bits=BITS, attributes="", summary=64, seed=1
+    )
+    (fullest, kept) = max(network.kept.items(), key=lambda each: len(each[1]))
+    del network.kept[fullest]
+    assert kept
+    assert any("missed" in text for text in network.run("none").wrong)
+
+
+@pytest.fixture(scope="module")
+def small() -> ReachResult:
+    return run_reach(ReachBenchSettings(sizes=(16, 64), events=60))
+
+
+def test_the_bounds_hold_on_the_default_workload(small: ReachResult) -> None:
+    assert small.wrong == []
+    assert report.exit_code(small) == 0
+    for point in small.points:
+        visited = {name: each.visited for name, each in point.quenched.items()}
+        assert visited["filters"] <= visited["identifiers"] <= visited["bit"] <= visited["none"]
+    assert len(list(small.figures())) == 2 * 3
+
+
+def test_a_broken_bound_and_a_wrong_delivery_are_reported(small: ReachResult) -> None:
+    chosen = next(number for number, each in enumerate(small.points) if each.map == "chosen")
+    point = small.points[chosen]
+    loose = {**point.quenched, "filters": point.quenched["none"]}
+    for broken in (replace(point, wrong=("event 1",)), replace(point, quenched=loose)):
+        points = (*small.points[:chosen], broken, *small.points[chosen + 1 :])
+        result = replace(small, points=points)
+        assert len(result.wrong) == 1
+        assert report.exit_code(result) == 1
+        out = io.StringIO()
+        report.show(result, Console(file=out, width=118))
+        assert "WRONG" in out.getvalue()
+
+
+def test_the_result_as_data_and_in_files(small: ReachResult, tmp_path: Path) -> None:
+    data = report.as_json(small)
+    assert data["ok"]
+    assert {point["map"] for point in data["points"]} == set(small.settings.maps)
+    names = [path.name for path in report.write(small, tmp_path)]
+    assert names == ["reach-visited.svg", "reach.json", "reach.txt"]
+    assert "Loads balanced" in (tmp_path / "reach.txt").read_text("utf-8")
+
+
+def test_the_command_says_what_is_wrong_with_its_options() -> None:
+    options = {"sizes": "16", "subscriptions": 1, "events": 1, "share": 0.1, "skew": "uniform"}
+    more = {"bits": 32, "summary": 8, "orders": 2, "depth": 1, "answer": 0.5, "seed": 1}
+    for wrong in ({"sizes": "x"}, {"sizes": "0"}, {"skew": "odd"}, {"bits": 4}, {"share": 0.0}):
+        with pytest.raises(CommandError):
+            run_bench_reach({**options, **more, "out": None, "as_json": True, **wrong})
