@@ -1,5 +1,5 @@
-"""The claims of Perng, Wang, Reiter: Content-Based Multicast in Peer-to-Peer Systems, "Reach"
-(2004), sections 2 to 4, each as a test.
+"""The claims of Perng, Wang, Reiter: Providing Content-Based Services in a Peer-to-Peer
+Environment ("Reach", 2004), sections 2 to 4, each as a test.
 
 The number in a test's name is the section. What is expected comes from the paper's text, from
 arithmetic, or from looking at every identifier (`overlays.reach.codes`). Errors and gaps of the

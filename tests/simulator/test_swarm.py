@@ -6,14 +6,22 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.registry import OVERLAYS
 from peersub.simulator import fuzz
 from peersub.simulator.scenario import Scenario
-from peersub.simulator.swarm import LAYERS_FROM, MOVES_FROM, NODES_DRAWN_MAX, swarm_scenario
+from peersub.simulator.swarm import (
+    LAYERS_FROM,
+    MOVES_FROM,
+    NODES_DRAWN_MAX,
+    SUBSETS_FROM,
+    swarm_scenario,
+)
 
 SCENARIOS = [swarm_scenario(seed) for seed in range(400)]
 
 
 def test_every_option_is_on_in_some_scenarios_and_off_in_others():
-    assert {scenario.overlay for scenario in SCENARIOS} == set(OVERLAYS) - {"dag"}
+    assert {scenario.overlay for scenario in SCENARIOS} == set(OVERLAYS) - {"dag", "reach"}
     later = {swarm_scenario(LAYERS_FROM + number).overlay for number in range(100)}
+    assert later == set(OVERLAYS) - {"reach"}
+    later = {swarm_scenario(SUBSETS_FROM + number).overlay for number in range(100)}
     assert later == set(OVERLAYS)
     for name in ("loss", "duplicate", "reorder"):
         assert 0.05 < sum(getattr(s.network, name) > 0 for s in SCENARIOS) / 400 < 0.6
@@ -65,6 +73,11 @@ def test_edges_only_fail_where_tunnels_lead_around_them():
 def test_one_overlay_can_be_asked_for():
     scenario = swarm_scenario(5, "flood")
     assert scenario.overlay == "flood" and scenario == swarm_scenario(5, "flood")
+
+
+@pytest.mark.parametrize("seed", range(SUBSETS_FROM, SUBSETS_FROM + 10))
+def test_reach_keeps_its_promises_and_its_invariants(seed):
+    assert fuzz.run_seed(seed, "reach").violations == ()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -97,6 +97,12 @@ OVERLAYS: dict[str, OverlayKind] = {
             "settings:ContainmentSettings",
         ),
         OverlayKind(
+            "reach",
+            "attributes as bits: events go down the subsets of their bits (Reach 2004)",
+            "peer:ReachPeer",
+            "settings:ReachSettings",
+        ),
+        OverlayKind(
             "dag",
             "topics as layers whose members take turns: publishers stay anonymous (IPDPS 2003)",
             "peer:DagPeer",

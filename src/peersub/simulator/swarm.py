@@ -25,6 +25,7 @@ __all__ = [
     "NODES_DRAWN_MAX",
     "SPLITS_FROM",
     "STALLS_FROM",
+    "SUBSETS_FROM",
     "swarm_scenario",
 ]
 
@@ -43,6 +44,9 @@ or refuse to move, where the overlay proposes that: what the seeds before mean d
 
 STALLS_FROM = 40_000
 """Seeds from here on let nodes stand still: what the seeds before mean does not change."""
+
+SUBSETS_FROM = 70_000
+"""Seeds from here on draw Reach as well: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -117,9 +121,14 @@ _TRAITS = {
         ),
         routes_by_filters=False,
     ),
+    "reach": _Traits(
+        weight=3,
+        faults=("crash", "restart", "churn", "leave", "join"),
+        routes_by_filters=False,
+    ),
 }
-_LATER_OVERLAYS = ("dag",)
-"""Those that only seeds from `LAYERS_FROM` on draw."""
+_FIRST_SEEDS = {"dag": LAYERS_FROM, "reach": SUBSETS_FROM}
+"""Overlays that only seeds from these on draw."""
 
 
 def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
@@ -129,7 +138,7 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
     (True, False)
     """
     random = Random(f"swarm/{seed}")
-    names = [name for name in _TRAITS if seed >= LAYERS_FROM or name not in _LATER_OVERLAYS]
+    names = [name for name in _TRAITS if seed >= _FIRST_SEEDS.get(name, 0)]
     drawn = random.choices(names, [_TRAITS[name].weight for name in names])[0]
     scenario = _Drawing(random, seed, overlay or drawn).scenario()
     if seed >= MOVES_FROM and overlay_kind(scenario.overlay).proposes_moves:
@@ -279,6 +288,15 @@ class _Drawing:
                     "ancestors": random.choice((1, 3)),
                     "confine": random.random() < 0.2,
                     "sibling_threshold": random.choice((0, 0, 1, 2)),
+                }
+            case "reach":
+                settings |= {
+                    "identifier_bits": random.choice((8, 12, 32)),
+                    "attributes": random.choice(("", "", "price; symbol # 3", "price: 3, 8; size")),
+                    "quench": random.random() < 0.7,
+                    "summary": random.choice((0, 2, 64)),
+                    "orders": random.choice((0, 0, 2)),
+                    "renew_ms": random.choice((3_000, 15_000)),
                 }
             case "similarity":
                 settings |= {
