@@ -50,12 +50,17 @@ def converge(
         place: SeatFact(place, 1, max((each.length for each in near[place]), default=0))
         for place in held
     }
-    for peer in peers:
+    linked = {place: dict.fromkeys(near[place]) for place in held}
+    for own, peer in holder.items():
         for entry in peer.install_subscriptions(subscriptions.get(peer.me.node, {})):
-            seats[places.host(entry.identifier)].store(entry, peer.bits, 0)
+            host = places.host(entry.identifier)
+            seats[host].store(entry, peer.bits, 0)
+            # A host has confirmed what it keeps: there is a link, unless it has too many.
+            if host != own and max(len(linked[own]), len(linked[host])) < peer.settings.links_max:
+                linked[own][host] = linked[host][own] = None
     for place, peer in holder.items():
         progress()
-        told = {holder[each].me: SeatsTold((facts[each],)) for each in near[place]}
+        told = {holder[each].me: SeatsTold((facts[each],)) for each in linked[place]}
         peer.install(seats[place], told)
     _spread_interest(seats, holder)
     _copy_to_heirs(seats, holder)

@@ -57,6 +57,8 @@ __all__ = ["ENTRIES_PER_MESSAGE", "HOPS_MAX", "Copy", "Holdings"]
 ENTRIES_PER_MESSAGE = 64
 HOPS_MAX = 256
 """Longer than any way: what has gone so far goes in circles."""
+WISHES_MAX = 64
+"""Newcomers that wait here until a change is over; others ask again, here or elsewhere."""
 NEAR_TOLD_MAX = 256
 """Nodes next to a place that is given that its new holder is told of."""
 
@@ -101,6 +103,7 @@ class Holdings:
         self._bits = bits
         self._post = post
         self._gifts: dict[str, None] = {}
+        self._wishes: dict[str, JoinAsked] = {}
         self._arriving: dict[tuple[str, Place], list[Entry]] = {}
         self._said: SeatsTold | None = None
         self._turns = 0
@@ -155,9 +158,11 @@ class Holdings:
         if self.directory.told.get(peer) != said:
             self.directory.tell(peer, said)
             self.changed = True
+        self._give_to_newcomer(peer)
 
     def on_lost(self, peer: PeerId) -> None:
         """The link to a peer is gone."""
+        self._gifts.pop(peer.node, None)
         self.directory.lose(peer)
         self.changed = True
         for key in [each for each in self._arriving if each[0] == peer.node]:
@@ -298,11 +303,19 @@ class Holdings:
 
     def on_join(self, message: JoinAsked) -> None:
         """Somebody wants a place: give it one, or pass the wish on to a shorter neighbour."""
-        node, hops = message.newcomer, message.hops
-        if node == self.me.node or hops > HOPS_MAX or not self.seats:
+        if message.newcomer == self.me.node or message.hops > HOPS_MAX:
             return
-        if self.missing or self.given or self._gifts or self.changed:
-            return  # One change at a time: whoever waits for a place asks again.
+        self._wishes.setdefault(message.newcomer, message)
+        while len(self._wishes) > WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+
+    def serve_newcomer(self) -> None:
+        """One change at a time: the first who wants a place gets it when this node is whole."""
+        busy = self.missing or self.given or self._gifts or self.changed
+        if not self._wishes or not self.seats or busy:
+            return
+        wish = self._wishes.pop(next(iter(self._wishes)))
+        node, hops = wish.newcomer, wish.hops
         peer = self._post.linked.get(node)
         if peer is not None and self.directory.holds_any(peer):
             return
@@ -320,14 +333,14 @@ class Holdings:
             self._gifts[node] = None
             self._post.connect(node)
             if peer is not None:
-                self.on_connected(peer)
+                self._give_to_newcomer(peer)
 
-    def on_connected(self, peer: PeerId) -> None:
-        """A link is up: a newcomer that was to get a place gets it."""
-        if peer.node not in self._gifts:
+    def _give_to_newcomer(self, peer: PeerId) -> None:
+        """Who was to get a place gets it, unless it says that it has one by now."""
+        if peer.node not in self._gifts or peer not in self.directory.told:
             return
         del self._gifts[peer.node]
-        if not self.seats or self.leaving:
+        if not self.seats or self.leaving or not self.takes(peer) or self.directory.holds_any(peer):
             return
         if len(self.seats) > 1:
             self.give(max(self.seats), peer.node)

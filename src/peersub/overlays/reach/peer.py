@@ -186,9 +186,8 @@ class ReachPeer:
         }
 
     def links(self) -> Iterable[PeerId]:
-        """Those who hold places next to own ones, by name."""
-        peers = {peer for seat in self.holdings.seats.values() for peer in seat.near.values()}
-        return sorted(peers - {self.me})
+        """Neighbours, and others with whom there was something to talk about, by name."""
+        return sorted(self.post.linked.values())
 
     @property
     def takes_part(self) -> bool:
@@ -247,7 +246,6 @@ class ReachPeer:
                     self.holdings.on_lost(self.post.linked[peer.node])
                 self.post.connected(peer, self.holdings.told())
                 self.post.send(peer.node, self.acquaintances.named_to(peer.node))
-                self.holdings.on_connected(peer)
             case PeerLost(peer):
                 if self.post.lost(peer):
                     if self.holdings.directory.holds_any(peer):
@@ -309,6 +307,8 @@ class ReachPeer:
                 self.interests.changed = True
             if self.interests.changed:
                 self.interests.review()
+            if not self.post.own and not self.holdings.changed:
+                self.holdings.serve_newcomer()
             if not self.post.own and not self.holdings.changed:
                 return
 
