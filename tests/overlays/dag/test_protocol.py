@@ -31,6 +31,9 @@ FOUND_MISTAKES = {
     51: "a member whose offer goes to a lost node never takes its turn",
     225: "two whose parts have met elsewhere want their edge all the same, for ever",
     240: "a member that links up with a part while that is announced does not hear of it",
+    439: "a newcomer waits for a directory that is no other than its own by then",
+    467: "an edge that one end gives up after all leaves parts of one name",
+    551: "a turn is held for one with whom no edge is wanted any more",
     77: "news of a layer, and that it is gone, chase each other for ever",
 }
 

@@ -104,6 +104,8 @@ class Everybody:
         peer = self._peer
         if message.digest == peer.directory.digest:
             self._know_layers()
+            # What it heard of ours may have been another one.
+            peer.send(sender, DirectoryEntries((), True))
             return
         entries = list(peer.directory.entries())
         for start in range(0, max(len(entries), 1), ENTRIES_TOLD_MAX):

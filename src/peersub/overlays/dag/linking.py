@@ -150,6 +150,12 @@ class Linking:
             if not layer.edges or points_at(val, lid, layer.val, layer.lid):
                 self._offer(layer, peer)
 
+    def link_up_after(self, layer: Layer, others: tuple[PeerId, ...]) -> None:
+        """A neighbour is gone: those that it had link up, each with the next."""
+        after = [other for other in others if other > self._host.me]
+        if after and self._host.takes_edges(layer):
+            self.wish(layer, after[0], must=True)
+
     def give_up_merging(self, layer: Layer) -> list[PeerId]:
         """The part has another name: with whom edges were wanted since they were in another."""
         wanted: dict[PeerId, Wish | Asked] = {**layer.wishes, **layer.forming}
@@ -161,6 +167,7 @@ class Linking:
         for peer in given_up:
             self._host.send(peer, LinkDown(layer.name, True))
             layer.drop(peer)
+        self._host.touch(layer)
         return given_up
 
     def expire(self, layer: Layer) -> None:

@@ -414,18 +414,13 @@ class DagPeer:
             self.wish_failed(layer, peer, wish, message.is_member)
         if not layer.is_member and layer.name != EVERYBODY:
             self.membership.refused(layer, peer)
-        elif was_edge and message.others:
-            self._link_up_after(layer, message.others)
+        elif was_edge and (message.others or message.is_member):
+            # Who leaves without a word about others has seen to it that they are linked.
+            self.linking.link_up_after(layer, message.others)
             self.repair.doubt(layer)
         self.linking.offer_next(layer, peer)
         self.tending.look(layer)
         self.touch(layer)
-
-    def _link_up_after(self, layer: Layer, others: tuple[PeerId, ...]) -> None:
-        """A neighbour is gone: those that it had link up, each with the next."""
-        after = [other for other in others if other > self.me]
-        if after and self.takes_edges(layer):
-            self.linking.wish(layer, after[0], must=True)
 
     def _edge_gone(self, layer: Layer, peer: PeerId) -> None:
         layer.searches = 0
