@@ -158,7 +158,7 @@ class Repair:
             if layer.label is None or wave.label > layer.label:
                 layer.label = wave.label
                 layer.former_label = None
-                peer.membership.adopted(layer)
+                self._renamed(layer)
             else:
                 peer.send(sender, Labelled(layer.name, layer.label, layer.is_announced))
             peer.waves.settle(key_of(wave))
@@ -290,11 +290,15 @@ class Repair:
         if not is_news:
             self._peer.membership.look(layer)
             return
+        self._renamed(layer)
+        if layer.name == EVERYBODY:
+            self.recheck()
+
+    def _renamed(self, layer: Layer) -> None:
+        """Those with whom edges are wanted since they are in other parts may be in this one now."""
         for other in self._peer.linking.give_up_merging(layer):
             self._ask(layer, other.node)
         self._peer.membership.adopted(layer)
-        if layer.name == EVERYBODY:
-            self.recheck()
 
     def rename(self, layer: Layer, label: Label) -> None:
         """Give the part another name."""
