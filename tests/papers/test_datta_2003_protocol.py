@@ -201,17 +201,20 @@ def test_3_2_module_3_a_request_walks_along_edges_and_says_who_asks() -> None:
 
 
 def test_3_2_module_3_the_sink_gives_the_newcomer_its_first_value() -> None:
-    """The first edge of each member but the founder points at who took it."""
+    """The first edge of each member but those who founded a layer points at who took it."""
     network = DagNetwork.of(interests(), hold_ms=2_000)
     first: dict[tuple[str, str], LinkUpOk] = {}
     for said in network.sent(LinkUpOk):
         first.setdefault((said.receiver, said.message.layer), said.message)
     wheat = {node for node, layer in first if layer == WHEAT}
-    assert len(set(FARMERS) - wheat) <= 1, "who founded the layer may have got no edge so"
+    announced = [said.message for said in network.sent(Announce)]
+    founders = {wave.origin.node for wave in announced if wave.layer == WHEAT}
+    assert wheat and set(FARMERS) - wheat <= founders
     for message in first.values():
         assert message.your_lid != message.lid
-        ahead = message.your_val == (message.val + 1) % 3
-        assert ahead or (message.your_val == message.val and message.lid < message.your_lid)
+        val = (message.val + message.shift) % 3
+        ahead = message.your_val == (val + 1) % 3
+        assert ahead or (message.your_val == val and message.lid < message.your_lid)
 
 
 def test_3_2_members_have_three_neighbours_where_there_are_so_many() -> None:

@@ -161,7 +161,7 @@ MESSAGES: Final[dict[int, type]] = {
     176: dag.Offer,
     177: dag.LinkUpOk,
     178: dag.Later,
-    179: dag.Swap,
+    # 179 was a message of the anonymous overlay that no release had
     180: dag.LinkDown,
     181: dag.Labelled,
     182: dag.LabelAsked,

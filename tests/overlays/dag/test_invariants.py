@@ -40,7 +40,8 @@ class World:
     def take_turn(self, node: str) -> None:
         """The turn, before anybody has heard of it."""
         layer = self.layer(node)
-        layer.val, layer.lid = turned(layer.val, layer.lid, layer.neighbours())
+        layer.val, lid = turned(layer.val, layer.lid, layer.neighbours())
+        layer.lid = max(layer.lid, lid)
         layer.turns += 1
         for edge in layer.edges.values():
             edge.holds_token = False
@@ -134,6 +135,20 @@ def test_a_turn_that_leads_to_another_value(value):
     made.take_turn("a")
     made.layer("a").val = value
     assert any(f"from value 0 to {value} by a turn" in text for text in made.look("a"))
+
+
+def test_a_turn_that_leads_to_another_lid():
+    made = line()
+    made.look()
+    made.take_turn("a")
+    made.layer("a").lid = 500
+    assert any("from lid 97 to 500 by a turn" in text for text in made.look("a"))
+
+
+def test_shifts_that_the_ends_did_not_agree_on():
+    made = line()
+    made.layer("a").edges[PeerId("b")].shift = 1
+    assert any("do not cancel out" in text for text in made.look("a"))
 
 
 def test_a_value_that_changes_without_a_turn():

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from peersub.overlays.core.causes import PeerConnected, Received, Start, Timer, TimerFired
 from peersub.overlays.core.effects import Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
-from peersub.overlays.dag.layer import Asked, Edge
-from peersub.overlays.dag.linking import INVITE, SWAPS_SPARE_MAX
-from peersub.overlays.dag.messages import LinkDown, LinkUpOk, Offer, RequestVal, Swap
+from peersub.overlays.dag.layer import Asked, Edge, Layer, Wish
+from peersub.overlays.dag.linking import INVITATIONS_MAX, INVITE
+from peersub.overlays.dag.messages import (
+    Invite,
+    Later,
+    LinkDown,
+    LinkUpOk,
+    Offer,
+    RequestVal,
+    Turn,
+)
+from peersub.overlays.dag.orientation import points_at
 from peersub.overlays.dag.peer import DagPeer
 from peersub.overlays.dag.settings import DagSettings
 
@@ -21,6 +32,7 @@ def member(*neighbours: PeerId, holds_token: bool = True) -> DagPeer:
     """A node with edges to these, whose lids are 10, 11, ..., and links to all others."""
     peer = DagPeer(ME, DagSettings(), 1)
     peer.handle(Start(), 0)
+    peer.layers[""].lid = 0
     for other in (OTHER, THIRD):
         peer.handle(PeerConnected(other), 0)
     for number, other in enumerate(neighbours):
@@ -47,23 +59,99 @@ def test_an_answer_to_an_offer_that_was_given_up_takes_the_edge_back():
     peer = member(THIRD)
     label = peer.layers[""].label
     assert label is not None
-    answer = LinkUpOk("", 0, 0, 0, 1, label, True, ())
+    answer = LinkUpOk("", 7, 0, 0, 0, 1, 0, label, True, ())
     assert told(peer, OTHER, answer) == [(OTHER, LinkDown("", True))]
     assert OTHER not in peer.layers[""].edges
 
 
-def test_who_gives_up_inviting_says_nothing_and_answers_the_offer_that_was_on_its_way():
+def offering(peer: DagPeer, *, number: int = 3) -> None:
+    peer.layers[""].wishes[OTHER] = Wish(0)
+    peer.layers[""].offers[OTHER] = number
+
+
+def test_news_that_crosses_an_offer_leaves_it_open():
+    peer = member(THIRD)
+    offering(peer)
+    assert told(peer, OTHER, LinkDown("", True)) == []
+    assert peer.layers[""].offers == {OTHER: 3}
+    told(peer, OTHER, LinkDown("", True, number=3))
+    assert not peer.layers[""].offers and not peer.layers[""].wishes
+
+
+@pytest.mark.parametrize("answer", [Later("", 2), LinkDown("", True, number=2)])
+def test_an_answer_to_an_earlier_offer_is_none_to_this_one(answer):
+    peer = member(THIRD)
+    offering(peer)
+    told(peer, OTHER, answer)
+    assert peer.layers[""].offers == {OTHER: 3}
+
+
+@pytest.mark.parametrize("val", range(3))
+@pytest.mark.parametrize("lid", [0, 1, 20])
+def test_a_sink_takes_every_offer_and_values_agree_with_the_token_from_turn_to_turn(val, lid):
+    """The offerer, played by the test, has other edges: it keeps its value and lid."""
     peer = member(THIRD)
     layer = peer.layers[""]
-    layer.forming[OTHER] = Asked(swaps=SWAPS_SPARE_MAX)
-    layer.inviting[OTHER] = None
+    said = told(peer, OTHER, Offer("", 5, val, lid, False, False, layer.label, True))
+    (answer,) = [m for to, m in said if to == OTHER and isinstance(m, LinkUpOk)]
+    edge = layer.edges[OTHER]
+    assert answer.number == 5 and answer.lid != lid
+    assert edge.holds_token and points_at(layer.val, layer.lid, edge.val, edge.lid)
+    assert (answer.shift + edge.shift) % 3 == 0
+    for turn in range(1, 7):
+        layer.take_turn(lambda to, message: None)
+        assert points_at(edge.val, edge.lid, layer.val, layer.lid), "it points away now"
+        for each in layer.edges.values():
+            shifted = (val if each is edge else 0) + turn
+            layer.token_came(each, shifted % 3, each.lid)
+        assert points_at(layer.val, layer.lid, edge.val, edge.lid), "and here again"
+
+
+@pytest.mark.parametrize(
+    ("around", "expected"),
+    [
+        ([(0, 10)], 6),
+        ([(0, 6)], 4),
+        ([(0, 6), (1, 3)], 4),
+        ([(0, 6), (1, 4)], None),
+        ([(1, 4)], 6),
+    ],
+)
+def test_a_sink_of_the_same_lid_takes_another_that_turns_no_edge_and_no_order(around, expected):
+    layer = Layer("", DagSettings())
+    layer.lid = 5
+    for number, (val, lid) in enumerate(around):
+        layer.edges[PeerId(str(number))] = Edge(val, lid, True, 0)
+    assert layer.lid_beside(7) == 5
+    assert layer.lid_beside(5) == expected
+
+
+def test_who_does_not_answer_an_invitation_is_invited_again_and_given_up_after_a_while():
+    peer = member(THIRD)
+    layer = peer.layers[""]
+    layer.forming[OTHER] = Asked(must=True)
+    peer.linking.invite(layer)
+    for attempt in range(INVITATIONS_MAX):
+        assert OTHER in layer.inviting
+        said = said_in(peer.handle(TimerFired(Timer(INVITE, "")), 5))
+        assert any(isinstance(message, Turn) for _, message in said), f"held for ever: {attempt}"
+        said = told(peer, THIRD, Turn("", (attempt + 1) % 3, 10))
+        assert (OTHER, Invite("", ())) in said
     said = said_in(peer.handle(TimerFired(Timer(INVITE, "")), 5))
-    assert not any(isinstance(message, LinkDown | Swap) for _, message in said)
+    assert (OTHER, LinkDown("", True)) in said
     assert OTHER not in layer.forming
-    label = layer.label
-    said = told(peer, OTHER, Offer("", 0, 20, False, False, label, True))
-    assert [type(m) for to, m in said if to == OTHER and isinstance(m, LinkUpOk)] == [LinkUpOk]
-    assert layer.edges[OTHER].holds_token
+
+
+def test_of_two_that_invite_each_other_the_smaller_one_offers():
+    for me, other in ((ME, OTHER), (THIRD, OTHER)):
+        peer = DagPeer(me, DagSettings(), 1)
+        peer.handle(Start(), 0)
+        peer.handle(PeerConnected(other), 0)
+        layer = peer.layers[""]
+        layer.forming[other] = Asked()
+        peer.linking.invite(layer)
+        said = told(peer, other, Invite("", ()))
+        assert any(isinstance(message, Offer) for _, message in said) == (me < other)
 
 
 def test_who_has_too_few_edges_lets_its_neighbour_find_somebody():

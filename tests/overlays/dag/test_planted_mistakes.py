@@ -135,7 +135,7 @@ def plant_a_value_for_who_has_edges(monkeypatch):
 
 MISTAKES = {
     plant_the_numeric_maximum: "by a turn",
-    plant_an_acceptance_while_offers_are_open: "both ends have the lid",
+    plant_an_acceptance_while_offers_are_open: "the values say otherwise",
     plant_a_token_that_is_kept: "keeps the token",
     plant_a_token_that_is_lost: "no turn for them",
     plant_forwarding_without_a_memory: "more than 8,000 steps",

@@ -34,6 +34,7 @@ FOUND_MISTAKES = {
     439: "a newcomer waits for a directory that is no other than its own by then",
     467: "an edge that one end gives up after all leaves parts of one name",
     551: "a turn is held for one with whom no edge is wanted any more",
+    669: "who could not reach a member during a split does not turn to it after that",
     77: "news of a layer, and that it is gone, chase each other for ever",
 }
 
@@ -147,7 +148,7 @@ def test_who_waits_for_edges_is_bounded():
     layer = peer.layers[""]
     layer.offers[PeerId("n1")] = 0  # no sink: whoever offers an edge has to wait
     for number in range(2 * FORMING_MAX):
-        offer = Offer("", 0, 0, True, False, None, False)
+        offer = Offer("", 1, 0, 0, True, False, None, False)
         peer.linking.on_offer(layer, PeerId(f"m{number}"), offer)
     assert len(layer.forming) == FORMING_MAX
 

@@ -18,6 +18,9 @@ __all__ = ["HEARD_OF", "converge"]
 
 HEARD_OF: Final = 8
 """Members that each has heard of beside its neighbours and theirs."""
+LID_BITS: Final = 24
+"""Lids are those of the graph with so many bits that are drawn: members that have the same one in
+the graph may become neighbours later."""
 
 
 def converge(
@@ -52,14 +55,18 @@ def _link(name: str, members: Sequence[DagPeer]) -> None:
     nodes = [peer.me.node for peer in members]
     graph = layer_graph(members[0].seed, name, nodes, members[0].settings.degree)
     label = Label(1, members[0].me)
+    lids = [
+        (lid << LID_BITS) + draw_below(1 << LID_BITS, peer.seed, "dag/lid", name, *peer.me)
+        for peer, lid in zip(members, graph.lids, strict=True)
+    ]
     for place, peer in enumerate(members):
         layer = peer.layers[name]
         layer.label = label
-        layer.lid = graph.lids[place]
+        layer.lid = lids[place]
         layer.is_member = layer.is_announced = True
         for other in graph.neighbours[place]:
             holds_token = graph.holds_token(place, other)
-            layer.edges[members[other].me] = Edge(0, graph.lids[other], holds_token, 0)
+            layer.edges[members[other].me] = Edge(0, lids[other], holds_token, 0)
         # As after joins: each neighbour has named its own, and requests and waves others.
         heard = {far: None for other in graph.neighbours[place] for far in graph.neighbours[other]}
         for number in range(HEARD_OF):

@@ -158,8 +158,10 @@ class Everybody:
         """A former neighbour can be reached over others: it need not be tried."""
         layer = self._peer.layers[EVERYBODY]
         if layer.former_label is None:
-            self._former.pop(other.node, None)
             self._peer.learn(layer, (other,))
+            if self._former.pop(other.node, None) is not None:
+                # Lines about it were taken out here while it could not be reached.
+                self._peer.send(other, DirectoryState(self._peer.directory.digest))
 
     def probe(self) -> None:
         """Ask those who were asked longest ago which part they are in."""

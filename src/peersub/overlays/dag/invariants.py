@@ -5,7 +5,8 @@ Always, looked at after each step of each node (`NetworkChecker`):
 * the edges of a layer, with their tokens held or on their way, form no directed cycle, so that each
   connected part has a member whom nobody keeps from its turn;
 * of the two ends of an edge at most one holds the token, so neighbours are never on turn together;
-* values and lids say of each edge what the token says, and neighbours' lids differ;
+* values and lids say of each edge what the token says, neighbours' lids differ, and no turn changes
+  one;
 * since their edge is up, the turns of neighbours differ by at most one (section 3.1, Lemma 3.2);
 * whatever changes in a layer is explained within that layer: a token leaves by a turn and comes
   from the other end, a value changes by a turn or before the first edge. So no layer depends on
@@ -31,7 +32,7 @@ from peersub.overlays.core.causes import Cause
 from peersub.overlays.core.effects import Effect
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.dag.layer import Edge, Layer
-from peersub.overlays.dag.orientation import points_at, succeeding
+from peersub.overlays.dag.orientation import VALUES, points_at, succeeding
 from peersub.overlays.dag.peer import DagPeer
 from peersub.overlays.dag.topics import EVERYBODY, layers_of, topic_path
 
@@ -170,6 +171,8 @@ class NetworkChecker:
                 complaints.append(f"{who} took a turn and keeps the token of {_some(kept)}")
             if lasting and now.val != succeeding(before.val):
                 complaints.append(f"{who} went from value {before.val} to {now.val} by a turn")
+            if lasting and now.lid != before.lid:
+                complaints.append(f"{who} went from lid {before.lid} to {now.lid} by a turn")
         elif lasting:
             if now.val != before.val:
                 complaints.append(
@@ -355,21 +358,30 @@ def _check_ends(one: End, two: End, heads: dict[tuple[str, PeerId, PeerId], Peer
     if layer.lid == theirs.lid:
         return [f"both ends have the lid {layer.lid} at {about}"]
     complaints = []
+    if (edge.shift + back.shift) % VALUES:
+        complaints.append(f"{about}: shifts of {edge.shift} and {back.shift} do not cancel out")
     for (_, holding, mine), (_, giving, _) in ((one, two), (two, one)):
-        if mine.holds_token and (mine.val, mine.lid) != (giving.val, giving.lid):
-            seen, true = (mine.val, mine.lid), (giving.val, giving.lid)
-            complaints.append(f"{about}: the holder takes {true} for {seen}")
-        if mine.holds_token and not points_at(holding.val, holding.lid, giving.val, giving.lid):
+        true = ((giving.val + mine.shift) % VALUES, giving.lid)
+        if mine.holds_token and (mine.val, mine.lid) != true:
+            complaints.append(f"{about}: the holder takes {true} for {(mine.val, mine.lid)}")
+        if mine.holds_token and not _waits_for(giving, holding, mine.shift):
             complaints.append(f"{about}: the values say otherwise than the token")
     if not edge.holds_token and not back.holds_token:
         head = heads.get(_edge(layer.name, me, other))
-        lower, upper = (layer, theirs) if head == me else (theirs, layer)
-        if head is not None and not points_at(lower.val, lower.lid, upper.val, upper.lid):
+        lower, upper, shift = (layer, theirs, edge.shift)
+        if head != me:
+            lower, upper, shift = (theirs, layer, back.shift)
+        if head is not None and not _waits_for(upper, lower, shift):
             complaints.append(f"{about}: the values say otherwise than the token on its way")
     taken, given = layer.turns - edge.turns_before, theirs.turns - back.turns_before
     if abs(taken - given) > 1:
         complaints.append(f"{about}: they took {taken} and {given} turns since it is up")
     return complaints
+
+
+def _waits_for(upper: Layer, lower: Layer, shift: int) -> bool:
+    """Whether values say that their edge points at the lower one, who shifts the other's values."""
+    return points_at(lower.val, lower.lid, (upper.val + shift) % VALUES, upper.lid)
 
 
 def _edge(name: str, one: PeerId, other: PeerId) -> tuple[str, PeerId, PeerId]:
@@ -450,7 +462,11 @@ def _check_layer_at_rest(name: str, members: dict[PeerId, Layer]) -> list[str]:
         return complaints
     # Idle sinks take turns now and then. Values say of tokens on their way where they go.
     waiting = {
-        me: [other for other in layer.edges if _is_behind(layer, members[other])]
+        me: [
+            other
+            for other in layer.edges
+            if _waits_for(layer, members[other], members[other].edges[me].shift)
+        ]
         for me, layer in members.items()
     }
     stuck = _stuck(waiting)
@@ -467,8 +483,3 @@ def _check_layer_at_rest(name: str, members: dict[PeerId, Layer]) -> list[str]:
         apart = [me for me in members if me not in reached]
         return [f"layer {name!r} is in parts: {_some([*reached])} do not reach {_some(apart)}"]
     return []
-
-
-def _is_behind(layer: Layer, other: Layer) -> bool:
-    """Whether the values say that the one waits for the other."""
-    return points_at(other.val, other.lid, layer.val, layer.lid)

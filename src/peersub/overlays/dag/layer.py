@@ -3,7 +3,13 @@
 The paper's modules read the variables of neighbours at once with their own. Between processes an
 edge's direction is a *token*: whoever holds it is pointed at, and may rely on the neighbour's value
 and lid, since the neighbour changes them only while it holds all its tokens itself. Values and lids
-are the checked shadow of the tokens: `turned` asserts at each turn that they agree.
+are the checked shadow of the tokens: `turned` asserts at each turn that they agree. What one end
+takes for the other's value is shifted by what they agreed on when their edge came up: members of a
+layer need not have begun with the same value, as those of the paper do. R2 of Module 1 takes the
+smallest lid above those of neighbours ahead; here a lid that is above them stays as it is.
+
+Law: which of two neighbours has the larger lid does not change while they are neighbours. So no lid
+changes by turns, however long a layer lives.
 
 A member that holds all tokens and has offered no edge is a sink: `is_sink`. Its turn sends what is
 queued, and all its tokens. Whoever has something to say, or knows of somebody who does, *wants* a
@@ -19,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
 
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.identity import PeerId
@@ -27,9 +32,8 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.dag.messages import Label, Passed, Turn, WantTurn
 from peersub.overlays.dag.orientation import (
+    VALUES,
     Neighbour,
-    first_free_lid,
-    points_at,
     turned,
 )
 from peersub.overlays.dag.settings import DagSettings
@@ -37,18 +41,18 @@ from peersub.overlays.dag.settings import DagSettings
 __all__ = ["Asked", "Edge", "Layer", "Wish"]
 
 
-NO_LID: Final = -1
-
-
 @dataclass(slots=True)
 class Edge:
     """An edge, and its other end as it was last told."""
 
     val: int
+    """Of the other end, with the shift."""
     lid: int
     holds_token: bool
     turns_before: int
     """The turns that this member had taken when the edge came up."""
+    shift: int = 0
+    """What to add to the other end's values, as agreed when the edge came up."""
     is_pressed: bool = False
     """The neighbour has the token, and was told not to hold its turn."""
 
@@ -59,8 +63,6 @@ class Wish:
 
     since_ms: int
     must: bool = False
-    swaps: int = 0
-    """How often the two have changed roles."""
     merges: bool = False
     """Whether the other one is in another part, as far as is known."""
 
@@ -72,12 +74,11 @@ class Asked:
     path: tuple[PeerId, ...] = ()
     """Whom its request came by."""
     must: bool = False
-    swaps: int = 0
     merges: bool = False
-    lid: int = NO_LID
-    """The one with which it could not be linked, to be avoided by the next turn."""
+    invitations: int = 0
+    """How often it was invited and did not answer in time."""
     turns: int = -1
-    """The turns that were taken when that was found: it is invited again after the next one."""
+    """The turns that were taken the last time: it is invited again after the next one."""
 
 
 class Layer:
@@ -115,14 +116,14 @@ class Layer:
         """Turns taken since it became a member."""
         self.edges: dict[PeerId, Edge] = {}
         self.offers: dict[PeerId, int] = {}
-        """Edges offered and not answered, with the turns taken before: they point away from us."""
+        """Edges offered and not answered, with the offers' numbers: they point away from us."""
         self.wishes: dict[PeerId, Wish] = {}
         self.forming: dict[PeerId, Asked] = {}
         """Who wants an edge that points at us."""
         self.inviting: dict[PeerId, None] = {}
         """Whom the turn is held for."""
-        self.invited: dict[PeerId, Neighbour] = {}
-        """Sinks that hold their turns for us, until our values fit theirs."""
+        self.invited: dict[PeerId, None] = {}
+        """Sinks that hold their turns for us, and to whom we have not offered yet."""
         self.queued: dict[str, tuple[Publication, PeerId | None]] = {}
         """Events that leave with the next turn, and the neighbours that they came from."""
         self.is_pressed = False
@@ -189,7 +190,7 @@ class Layer:
                 for message, _ in leaving:
                     del queued[message.publication.id]
         self.val, lid = turned(self.val, self.lid, self.neighbours())
-        self.lid = self._free_of_forming(lid)
+        self.lid = max(self.lid, lid)
         self.turns += 1
         self.is_pressed = False
         turn = Turn(name, self.val, self.lid)
@@ -210,15 +211,6 @@ class Layer:
                 if sender != peer or not self.settings.skip_sender:
                     send(peer, message)
         self.queued.clear()
-
-    def _free_of_forming(self, lid: int) -> int:
-        """A lid at or above this one that those with whom an edge is wanted do not have either."""
-        if not self.invited and not self.forming:
-            return lid
-        taken = [edge.lid for edge in self.edges.values()]
-        taken += [other_lid for _, other_lid in self.invited.values()]
-        taken += [asked.lid for asked in self.forming.values()]
-        return first_free_lid(taken, above=lid - 1)
 
     def press(self, send: Callable[[PeerId, Message], None]) -> None:
         """Tell those who hold the tokens, and do not know it, that a turn is wanted."""
@@ -250,26 +242,28 @@ class Layer:
 
     # --- edges ---------------------------------------------------------------------------------
 
-    def fitting_lid(self, val: int, lid: int) -> int | None:
-        """The lid with which this sink can have an edge from such a member; None if there is none.
+    def token_came(self, edge: Edge, val: int, lid: int) -> None:
+        """The other end took its turn, and is at this value and lid now."""
+        edge.val = (val + edge.shift) % VALUES
+        edge.lid = lid
+        edge.holds_token = True
+        edge.is_pressed = False
 
-        A sink may take any lid that leaves all edges as they are: its neighbours hear of it with
-        its turn, and do not look at it before.
+    def lid_beside(self, lid: int) -> int | None:
+        """The lid with which this sink can have an edge to a member of such a lid, if there is one.
+
+        It has to be above those of neighbours that are ahead, and below those of the others. A sink
+        may change its lid so: its neighbours hear of it with its turn, and do not look before.
         """
-        bound: int | None = None
-        taken = {lid: None}
-        for edge in self.edges.values():
-            taken[edge.lid] = None
-            if edge.val == self.val and (bound is None or edge.lid < bound):
-                bound = edge.lid
-        if val == self.val:
-            bound = lid if bound is None else min(bound, lid)
-        elif not points_at(self.val, self.lid, val, lid):
-            return None
-        if self.lid not in taken and (bound is None or self.lid < bound):
+        if self.lid != lid:
             return self.lid
-        free = first_free_lid(taken)
-        return free if bound is None or free < bound else None
+        around = self.neighbours()
+        lowest = max((other for val, other in around if val != self.val), default=-1) + 1
+        highest = min((other for val, other in around if val == self.val), default=lid + 2) - 1
+        for other in (lid + 1, lid - 1):
+            if lowest <= other <= highest:
+                return other
+        return None
 
     def wanted_edge(self, peer: PeerId) -> Wish | None:
         """What this member wants with another one, whoever is to invite."""

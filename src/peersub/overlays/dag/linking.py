@@ -2,22 +2,25 @@
 
 * An *offer* is an edge that points from the offerer to the other, who answers at once. Until then
   the offerer takes no turn and no edge: its value and lid stay as they were said.
-* Only a sink takes an offer: it has no edge that points away, so no cycle can lead through it. It
-  must also fit the values: Definition 3.2 and the token must say the same of the new edge.
+* Only a sink takes an offer: it has no edge that points away, so no cycle can lead through it,
+  whatever the values at the other end (Lemma 3.3).
 * Whoever is no sink answers `Later`, and *invites* all who wait when it is one: it holds its turn
-  until each has offered, declined, or had its time. Who is invited and does not fit takes turns
-  until it does, meanwhile the sink stands still.
-* Values go round: one of two members that keep in step may never fit the other. After its time the
-  sink asks to be invited instead (`Swap`), and turns are held for longer. Whichever of the two is
-  ahead, if that one stands still the other catches up with it, since nobody whom it waits for is
-  ahead of it. In a layer that has grown together at several places each may be ahead of the other:
-  then they give up. Where the layer can do without the edge they change roles at once, so that no
-  event waits for it.
-* A member without edges fits everybody: it takes the value and lid that it is given, and offers to
-  one at a time. A sink without edges takes the ones that fit the offer.
-* If two offer to each other at once, the smaller one answers and the larger one's offer counts.
+  until each has offered or declined, or its time is up. Who is invited offers at once.
+* Values say of an edge what the token says from the start: the two ends agree by how much each
+  *shifts* the values of the other. Module 4 refuses edges whose values do not happen to fit, and
+  between members that keep in step they may never do. Lids have to differ, and are drawn from very
+  many: two members hardly ever have the same.
+* A member without edges takes the value and lid that it is given, and offers to one at a time.
+* If two offer to each other at once, the smaller one answers and the larger one's offer counts. Of
+  those who invite each other in a ring the larger ones stay sinks: who is inviting offers to larger
+  ones at once, and to smaller ones when it is done.
 
-Law: between two members at most one of them waits for an invitation of the other.
+Laws:
+
+* Each offer has one answer: `LinkUpOk`, `Later`, or `LinkDown` with the offer's number. Where two
+  offers cross, that of the larger one is the answer. `LinkDown` without a number is news, and
+  leaves open offers alone.
+* Between two members at most one of them waits for an invitation of the other.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from peersub.overlays.core.causes import Timer
-from peersub.overlays.core.draws import draw_share
+from peersub.overlays.core.draws import draw_below, draw_share
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.dag.layer import Asked, Edge, Layer, Wish
@@ -38,9 +41,8 @@ from peersub.overlays.dag.messages import (
     LinkUpOk,
     Offer,
     RequestVal,
-    Swap,
 )
-from peersub.overlays.dag.orientation import VALUES, first_free_lid, newcomer_value, points_at
+from peersub.overlays.dag.orientation import VALUES, first_free_lid, newcomer_value
 from peersub.overlays.dag.settings import DagSettings
 
 __all__ = ["FORMING_MAX", "KNOWN_TOLD_MAX", "Linking"]
@@ -49,13 +51,10 @@ FORMING_MAX: Final = 64
 """Members that may wait for an edge with one; others are told that there is none."""
 KNOWN_TOLD_MAX: Final = 16
 """Members that a new neighbour is told of."""
-HOLD_DOUBLINGS_MAX: Final = 3
-"""A turn is held twice as long after each change of roles, up to here."""
-SWAPS_MAX: Final = 6
-"""How often two members change roles before they give up: where layers have grown together at
-several places each of the two may be ahead of the other, on different ways."""
-SWAPS_SPARE_MAX: Final = 1
-"""How often for an edge that the layer does not need: events wait for turns that are held."""
+INVITATIONS_MAX: Final = 4
+"""How often a member is invited that does not answer in time."""
+LIDS: Final = 1 << 32
+"""Lids are drawn below this."""
 INVITE: Final = "dag/invite"
 
 
@@ -101,6 +100,9 @@ class Linking:
     def __init__(self, host: LayerHost) -> None:
         self._host = host
         self._rounds = 0
+        """What was drawn, so that each draw is another one."""
+        self._offered = 0
+        """The number of the last offer, on whatever layer."""
 
     # --- wishes --------------------------------------------------------------------------------
 
@@ -130,13 +132,14 @@ class Linking:
         if not layer.edges and layer.offers:
             return  # it takes the values that it is given once, and offers to others after that
         layer.invited.pop(peer, None)
-        layer.offers[peer] = layer.turns
-        is_fresh = not layer.edges
+        self._offered += 1
+        layer.offers[peer] = self._offered
         offer = Offer(
             layer.name,
+            self._offered,
             layer.val,
             layer.lid,
-            is_fresh,
+            not layer.edges,
             wish.must,
             layer.label,
             layer.is_announced,
@@ -144,10 +147,10 @@ class Linking:
         )
         self._host.send(peer, offer)
 
-    def offer_where_it_fits(self, layer: Layer) -> None:
-        """Offer to those who stand still for this member, if values allow it now."""
-        for peer, (val, lid) in list(layer.invited.items()):
-            if not layer.edges or points_at(val, lid, layer.val, layer.lid):
+    def offer_to_waiting(self, layer: Layer) -> None:
+        """Offer to those who stand still for this member, unless it does so for others."""
+        if not layer.inviting:
+            for peer in list(layer.invited):
                 self._offer(layer, peer)
 
     def link_up_after(self, layer: Layer, others: tuple[PeerId, ...]) -> None:
@@ -205,111 +208,122 @@ class Linking:
             host.touch(layer)
 
     def on_offer(self, layer: Layer, peer: PeerId, offer: Offer) -> None:
-        """Take the edge if this is a sink and the values fit; else say when, or that never."""
+        """Take the edge if this is a sink; else say when, or that never."""
         host = self._host
         if peer in layer.offers:
             if host.me > peer:
                 return  # the other one answers
             del layer.offers[peer]
+        wanted = layer.wanted_edge(peer)
         layer.wishes.pop(peer, None)
         layer.invited.pop(peer, None)
         if peer in layer.edges:
             layer.drop(peer)  # it would not ask: should it have lost the edge, it is gone
-        crowded = len(layer.edges) >= host.settings.degree_max and not offer.must
+        must, merges = offer.must, offer.merges
+        if wanted is not None and wanted.must:
+            must, merges = True, merges and wanted.merges
+        crowded = len(layer.edges) >= host.settings.degree_max and not must
         crowded = crowded and peer not in layer.forming
         if not host.takes_edges(layer) or (crowded and not offer.is_fresh and layer.edges):
             layer.drop(peer)
-            host.send(peer, LinkDown(layer.name, True))
-        elif layer.is_sink and self._accept(layer, peer, offer):
-            pass
+            host.send(peer, LinkDown(layer.name, True, number=offer.number))
+        elif layer.is_sink:
+            self._accept(layer, peer, offer)
         elif peer in layer.forming or len(layer.forming) < FORMING_MAX:
-            asked = layer.forming.get(peer) or Asked((), offer.must, merges=offer.merges)
-            if layer.is_sink:
-                # Standing still does not help: its own turn comes first, and another lid.
-                asked = replace(asked, lid=offer.lid, turns=layer.turns)
-                layer.inviting.pop(peer, None)
+            asked = replace(layer.forming.get(peer) or Asked(), must=must, merges=merges)
             layer.forming[peer] = asked
-            host.send(peer, Later(layer.name))
+            host.send(peer, Later(layer.name, offer.number))
         else:
-            host.send(peer, LinkDown(layer.name, True))
+            host.send(peer, LinkDown(layer.name, True, number=offer.number))
         host.touch(layer)
 
-    def _accept(self, layer: Layer, peer: PeerId, offer: Offer) -> bool:
+    def _accept(self, layer: Layer, peer: PeerId, offer: Offer) -> None:
         host = self._host
-        val, lid = offer.val, offer.lid
+        val, lid, shift = offer.val, offer.lid, 0
         if offer.is_fresh:
-            lid = first_free_lid([layer.lid, *(edge.lid for edge in layer.edges.values())])
+            lid = self.draw_lid(layer)
             val = newcomer_value(layer.val, layer.lid, lid)
-        elif not layer.edges:
-            layer.val = (val + VALUES - 1) % VALUES
-            layer.lid = first_free_lid([lid])
         else:
-            fitting = layer.fitting_lid(val, lid)
+            fitting = layer.lid_beside(lid)
             if fitting is None:
-                return False
+                layer.drop(peer)
+                host.send(peer, LinkDown(layer.name, True, number=offer.number))
+                return
             layer.lid = fitting
+            shift = (newcomer_value(layer.val, layer.lid, lid) - val) % VALUES
         known = tuple(o for o in {**layer.edges, **layer.known} if o != peer)[:KNOWN_TOLD_MAX]
         layer.drop(peer)
-        layer.edges[peer] = Edge(val, lid, True, layer.turns)
+        layer.edges[peer] = Edge((val + shift) % VALUES, lid, True, layer.turns, shift)
         host.edge_up(layer, peer, offer.label, offer.is_announced)
         assert layer.label is not None
-        announced = layer.is_announced
-        answer = LinkUpOk(layer.name, layer.val, layer.lid, val, lid, layer.label, announced, known)
+        answer = LinkUpOk(
+            layer.name,
+            offer.number,
+            layer.val,
+            layer.lid,
+            val,
+            lid,
+            -shift % VALUES,
+            layer.label,
+            layer.is_announced,
+            known,
+        )
         host.send(peer, answer)
-        return True
+
+    def draw_lid(self, layer: Layer) -> int:
+        """A lid for a newcomer or founder: not that of this member, nor of those around it."""
+        around = {layer.lid, *(edge.lid for edge in layer.edges.values())}
+        self._rounds += 1
+        about = (layer.name, *self._host.me, self._rounds)
+        lid = draw_below(LIDS, self._host.seed, "dag/lid", *about)
+        return lid if lid not in around else first_free_lid(around, above=lid)
 
     # --- answers -------------------------------------------------------------------------------
 
     def on_link_up_ok(self, layer: Layer, peer: PeerId, message: LinkUpOk) -> None:
         """The edge is there."""
-        turns = layer.offers.pop(peer, None)
-        if turns is None:
-            if peer not in layer.edges:
+        if layer.offers.get(peer) != message.number:
+            if not layer.concerns(peer):
                 # The offer was given up meanwhile: no edge of which one end knows nothing.
                 self._host.send(peer, LinkDown(layer.name, True))
             return
         if not layer.edges:
             layer.val, layer.lid = message.your_val, message.your_lid
         layer.drop(peer)
-        layer.edges[peer] = Edge(message.val, message.lid, False, turns)
+        seen = (message.val + message.shift) % VALUES
+        layer.edges[peer] = Edge(seen, message.lid, False, layer.turns, message.shift)
         self._host.learn(layer, message.known)
         self._host.edge_up(layer, peer, message.label, message.is_announced)
         if len(layer.edges) == 1:
             for other in list(layer.wishes):
                 if other not in layer.invited:
                     self._offer(layer, other)
-            self.offer_where_it_fits(layer)
+            self.offer_to_waiting(layer)
         self._host.touch(layer)
 
-    def on_later(self, layer: Layer, peer: PeerId) -> None:
+    def on_later(self, layer: Layer, peer: PeerId, message: Later) -> None:
         """The offer is off, until the other one is a sink."""
-        if layer.offers.pop(peer, None) is not None:
+        if layer.offers.get(peer) == message.number:
+            del layer.offers[peer]
             self.offer_next(layer, peer)
             self._host.touch(layer)
+
+    def is_beside_the_point(self, layer: Layer, peer: PeerId, message: LinkDown) -> bool:
+        """Whether an offer is on its way there, of which this says nothing, or given up since."""
+        is_news, is_open = not message.number, peer in layer.offers
+        if is_news and is_open:
+            layer.forming.pop(peer, None)
+            layer.inviting.pop(peer, None)
+        return is_open if is_news else layer.offers.get(peer) != message.number
 
     def offer_next(self, layer: Layer, last: PeerId) -> None:
         """A member without edges tries those who stand still for it, then the next one."""
         if layer.edges:
             return
-        self.offer_where_it_fits(layer)
+        self.offer_to_waiting(layer)
         others = list(layer.wishes)
         for peer in others[others.index(last) + 1 :] if last in others else others:
             self._offer(layer, peer)
-
-    def on_swap(self, layer: Layer, peer: PeerId, message: Swap) -> None:
-        """The two change roles: who was to invite is invited now."""
-        if peer in layer.offers or peer in layer.edges:
-            return  # this one's offer is on its way
-        host = self._host
-        wish, asked = layer.wishes.get(peer), layer.forming.get(peer)
-        layer.drop(peer)
-        if asked is not None:
-            layer.wishes[peer] = Wish(host.now_ms, asked.must, message.swaps, asked.merges)
-        elif wish is not None and host.takes_edges(layer):
-            layer.forming[peer] = Asked((), message.must, message.swaps, message.merges)
-        else:
-            host.send(peer, LinkDown(layer.name, True))
-        host.touch(layer)
 
     # --- invitations ---------------------------------------------------------------------------
 
@@ -322,12 +336,10 @@ class Linking:
                     self._rounds += 1
                     about = (layer.name, *host.me, self._rounds)
                     share = draw_share(host.seed, "dag/invite", *about)
-                    doublings = max(each.swaps for each in layer.forming.values())
-                    hold_ms = host.settings.invite_ms << min(doublings, HOLD_DOUBLINGS_MAX)
-                    delay_ms = int((0.5 + share) * hold_ms)
+                    delay_ms = int((0.5 + share) * host.settings.invite_ms)
                     host.set_timer(Timer(INVITE, layer.name), max(delay_ms, 1))
                 layer.inviting[peer] = None
-                host.send(peer, Invite(layer.name, layer.val, layer.lid, asked.path))
+                host.send(peer, Invite(layer.name, asked.path))
         return bool(layer.inviting)
 
     def on_invite(self, layer: Layer, peer: PeerId, message: Invite) -> None:
@@ -335,45 +347,34 @@ class Linking:
         host = self._host
         if peer in layer.offers or peer in layer.edges:
             return
+        host.learn(layer, message.path)
         if peer not in layer.wishes:
+            if peer in layer.inviting and host.me > peer:
+                return  # both invite, and the other one offers
             if not host.wanted(layer, peer):
                 host.send(peer, LinkDown(layer.name, True))
                 return
-            layer.forming.pop(peer, None)
+            asked = layer.forming.pop(peer, Asked())
             layer.inviting.pop(peer, None)
-            layer.wishes[peer] = Wish(host.now_ms)
+            layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.merges)
             host.tend_later(layer)
-        host.learn(layer, message.path)
-        layer.invited[peer] = (message.val, message.lid)
-        self.offer_where_it_fits(layer)
-        wish = layer.wishes[peer]
-        if layer.edges and not wish.must and peer not in layer.offers:
-            self._not_now(layer, peer, wish)
+        layer.invited[peer] = None
+        if not layer.inviting or host.me < peer:
+            self._offer(layer, peer)
         host.touch(layer)
-
-    def _not_now(self, layer: Layer, peer: PeerId, wish: Wish) -> None:
-        """An edge that the layer can do without is not worth a turn that is held for long."""
-        layer.drop(peer)
-        if wish.swaps >= SWAPS_MAX:
-            self._host.send(peer, LinkDown(layer.name, True))
-            self._host.wish_failed(layer, peer, wish, True)
-        else:
-            layer.forming[peer] = Asked((), False, wish.swaps + 1)
-            self._host.send(peer, Swap(layer.name, wish.swaps + 1, False))
 
     def on_invite_timer(self, layer: Layer) -> None:
-        """The time of those who were invited is up: change roles with them."""
-        if not layer.is_sink or not layer.inviting:
-            layer.inviting.clear()
-            return
-        host = self._host
+        """The time of those who were invited is up: they are invited again after the next turn."""
         for peer in list(layer.inviting):
             asked = layer.forming[peer]
-            layer.drop(peer)
-            # Who gives up says nothing: an offer may be on its way, and has one answer.
-            if asked.swaps < (SWAPS_MAX if asked.must else SWAPS_SPARE_MAX):
-                layer.wishes[peer] = Wish(host.now_ms, asked.must, asked.swaps + 1, asked.merges)
-                host.tend_later(layer)
-                swap = Swap(layer.name, asked.swaps + 1, asked.must, asked.merges)
-                host.send(peer, swap)
-        host.touch(layer)
+            if asked.invitations == INVITATIONS_MAX:
+                layer.drop(peer)
+                self._host.send(peer, LinkDown(layer.name, True))
+            else:
+                turns = layer.turns if layer.edges else asked.turns
+                again = replace(asked, turns=turns, invitations=asked.invitations + 1)
+                layer.forming[peer] = again
+        layer.inviting.clear()
+        if not layer.edges:
+            self.offer_to_waiting(layer)
+        self._host.touch(layer)

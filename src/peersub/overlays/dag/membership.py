@@ -194,6 +194,8 @@ class Membership:
     def became_member(self, layer: Layer) -> None:
         """The layer is founded, or the first edge is up."""
         layer.is_member = True
+        if not layer.edges:
+            layer.lid = self._peer.linking.draw_lid(layer)
         self._joining.pop(layer.name, None)
 
     def is_joining(self, layer: Layer) -> bool:

@@ -42,7 +42,6 @@ __all__ = [
     "Passed",
     "Relay",
     "RequestVal",
-    "Swap",
     "Turn",
     "WantTurn",
 ]
@@ -124,11 +123,9 @@ class RequestVal(_Plain, Message):
 
 @dataclass(frozen=True, slots=True)
 class Invite(_Plain, Message):
-    """I am a sink with this value and lid, and hold my turn for you: offer me an edge."""
+    """I am a sink, and hold my turn for you: offer me an edge."""
 
     layer: str
-    val: int
-    lid: int
     path: tuple[PeerId, ...] = ()
 
 
@@ -138,10 +135,11 @@ class Offer(_Plain, Message):
 
     `is_fresh`: I have no edge, and take the value and lid that you give me. `must`: the layer may
     fall apart without this edge, however many you have; `merges`: it does as long as we are in
-    different parts.
+    different parts. `number`: no other offer of mine has it.
     """
 
     layer: str
+    number: int
     val: int
     lid: int
     is_fresh: bool
@@ -156,13 +154,16 @@ class LinkUpOk(_Plain, Message):
     """The edge that you offered is there, and points at me, whose value and lid are these.
 
     `your_val` and `your_lid` are yours from now on, which only a fresh member does not know.
+    `shift` is what you add to my values, now and later.
     """
 
     layer: str
+    number: int
     val: int
     lid: int
     your_val: int
     your_lid: int
+    shift: int
     label: Label
     is_announced: bool
     known: tuple[PeerId, ...]
@@ -173,28 +174,20 @@ class Later(_Plain, Message):
     """Not now. I invite you when I am a sink."""
 
     layer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Swap(_Plain, Message):
-    """Our values do not meet while I am a sink. Invite me when you are one.
-
-    `swaps` counts how often we changed roles: the more often, the longer turns are held.
-    """
-
-    layer: str
-    swaps: int
-    must: bool
-    merges: bool = False
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown(_Plain, Message):
-    """There is no edge between us, whatever was; these were my neighbours if I leave the layer."""
+    """There is no edge between us, whatever was; these were my neighbours if I leave the layer.
+
+    With the number of an offer it is the answer to that one, and says nothing of anything else.
+    """
 
     layer: str
     is_member: bool
     others: tuple[PeerId, ...] = ()
+    number: int = 0
 
 
 # --- parts of a layer ----------------------------------------------------------------------------

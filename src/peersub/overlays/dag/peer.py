@@ -376,8 +376,10 @@ class DagPeer:
     def _on_message_to_stranger(self, sender: PeerId, message: Any) -> None:
         """Something about a layer that this node is no member of."""
         match message:
-            case said.Offer() | said.Invite() | said.Swap():
-                self.send(sender, said.LinkDown(message.layer, False))
+            case said.Offer(layer, number):
+                self.send(sender, said.LinkDown(layer, False, (), number))
+            case said.Invite(layer):
+                self.send(sender, said.LinkDown(layer, False))
             case said.RequestVal(layer, origin):
                 self.send(origin, said.LinkDown(layer, False))
             case said.Census(_, label):
@@ -389,10 +391,7 @@ class DagPeer:
     def _on_turn(self, layer: Layer, peer: PeerId, message: said.Turn) -> None:
         edge = layer.edges.get(peer)
         if edge is not None:
-            edge.val = message.val
-            edge.lid = message.lid
-            edge.holds_token = True
-            edge.is_pressed = False
+            layer.token_came(edge, message.val, message.lid)
             self._touched[layer.name] = layer
 
     def _on_want_turn(self, layer: Layer, peer: PeerId, message: said.WantTurn) -> None:
@@ -402,6 +401,9 @@ class DagPeer:
             self._touched[layer.name] = layer
 
     def _on_link_down(self, layer: Layer, peer: PeerId, message: said.LinkDown) -> None:
+        self.learn(layer, message.others)
+        if self.linking.is_beside_the_point(layer, peer, message):
+            return
         wish = layer.wanted_edge(peer)
         was_edge = layer.drop(peer)
         if was_edge:
@@ -409,7 +411,6 @@ class DagPeer:
         if not message.is_member:
             self.departures.gone(layer, peer)
             layer.known.pop(peer, None)
-        self.learn(layer, message.others)
         if wish is not None:
             self.wish_failed(layer, peer, wish, message.is_member)
         if not layer.is_member and layer.name != EVERYBODY:
@@ -547,7 +548,7 @@ class DagPeer:
                 self.leave_layer(layer)
                 return
             layer.take_turn(self.send)
-            self.linking.offer_where_it_fits(layer)
+            self.linking.offer_to_waiting(layer)
             if layer.wants_turn:
                 layer.press(self.send)
         elif not layer.holding:
@@ -565,8 +566,7 @@ _HANDLERS: dict[type, Handler] = {
     said.Invite: lambda peer, layer, sender, m: peer.linking.on_invite(layer, sender, m),
     said.Offer: lambda peer, layer, sender, m: peer.linking.on_offer(layer, sender, m),
     said.LinkUpOk: lambda peer, layer, sender, m: peer.linking.on_link_up_ok(layer, sender, m),
-    said.Later: lambda peer, layer, sender, _: peer.linking.on_later(layer, sender),
-    said.Swap: lambda peer, layer, sender, m: peer.linking.on_swap(layer, sender, m),
+    said.Later: lambda peer, layer, sender, m: peer.linking.on_later(layer, sender, m),
     said.LinkDown: DagPeer._on_link_down,
     said.Labelled: lambda peer, layer, sender, m: peer.repair.on_labelled(layer, sender, m),
     said.LabelTold: lambda peer, layer, sender, m: peer.repair.on_label_told(layer, sender, m),
