@@ -63,6 +63,8 @@ from peersub.overlays.semantic.hosting import IDLE, Hosting
 __all__ = ["DagPeer"]
 
 HOLD: Final = "dag/hold"
+LOSSES_MAX: Final = 64
+"""How often within one step a message may turn out to be for somebody who is gone."""
 
 
 class DagPeer:
@@ -128,9 +130,12 @@ class DagPeer:
                     self.membership.look_at_subscription(name)
             case _:
                 self._on_change_of_links(cause)
-        self._advance_all()
-        self.company.tell()
-        self.hosting.run(now_ms)
+        for _ in range(LOSSES_MAX):
+            self._advance_all()
+            self.company.tell()
+            self.hosting.run(now_ms)
+            if not self._touched:
+                break  # else somebody whom a message was for is gone, and this may be a sink
         return self._out.take()
 
     def greeting(self) -> bytes:
