@@ -34,6 +34,8 @@ FOUND_MISTAKES = {
     439: "a newcomer waits for a directory that is no other than its own by then",
     467: "an edge that one end gives up after all leaves parts of one name",
     551: "a turn is held for one with whom no edge is wanted any more",
+    1744: "a member of whose invitation nobody is left to hear of stays on turn with its events",
+    1941: "a steward that is still counting when parts meet does not compare with the other part",
     669: "who could not reach a member during a split does not turn to it after that",
     77: "news of a layer, and that it is gone, chase each other for ever",
 }

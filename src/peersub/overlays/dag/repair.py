@@ -62,6 +62,8 @@ class _Check:
     """Whether the part need not be counted, only be compared."""
     is_listed: bool = False
     """Whether the directory lists somebody who is in the part, or was linked with it."""
+    is_outdated: bool = False
+    """Whether parts of the network have met since, so that there may be others to compare with."""
 
 
 class Repair:
@@ -104,7 +106,10 @@ class Repair:
     def recheck(self) -> None:
         """Parts of the network have met: so may those of the layers of which this is a steward."""
         for layer in self._peer.layers.values():
-            if layer.is_member and layer.is_named_after(self._peer.me):
+            check = self._checks.get(layer.name)
+            if check is not None:
+                check.is_outdated = True
+            elif layer.is_member and layer.is_named_after(self._peer.me):
                 self._recheck_later(layer)
 
     def _recheck_later(self, layer: Layer) -> None:
@@ -263,6 +268,8 @@ class Repair:
             self.announced(layer)
         else:
             self._peer.membership.announce(layer)
+        if check.is_outdated:
+            self._recheck_later(layer)
 
     # --- labels --------------------------------------------------------------------------------
 
