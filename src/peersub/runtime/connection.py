@@ -102,6 +102,8 @@ class Connection(asyncio.Protocol):
         self.bytes_in = 0
         self.bytes_out = 0
         self._settings = settings
+        self._has_room = settings.congested_bytes >= _SOCKET_BYTES
+        """Whether what the socket's buffer holds before it pauses is no congestion."""
         self._counters = counters
         self._now_ms = now_ms
         self._decoder = FrameDecoder(FIRST_FRAME_BYTES_MAX)
@@ -146,6 +148,10 @@ class Connection(asyncio.Protocol):
         if self._liveness is not None:
             self._liveness.heard(self._now_ms())
         decoder = self._decoder
+        if data == _HEARTBEAT and decoder.is_between_frames:
+            # Most of what comes over a link at rest: nothing needs to be read of it.
+            self.frames_in += 1
+            return
         failure: str | None = None
         try:
             messages = decoder.feed(data)
@@ -280,6 +286,10 @@ class Connection(asyncio.Protocol):
 
     def is_congested(self) -> bool:
         """Whether those who publish should hold back: much waits, and it does move."""
+        if not self._is_paused and not self._pieces_bytes and self._has_room:
+            # Asked for each message that comes, on each link: the socket's buffer need not be.
+            self._congested_since_ms = None
+            return False
         if self.queued_bytes <= self._settings.congested_bytes:
             self._congested_since_ms = None
             return False

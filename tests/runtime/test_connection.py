@@ -1,0 +1,75 @@
+"""A connection without a socket: what heartbeats and full queues do to it."""
+
+import asyncio
+
+import pytest
+
+from peersub.overlays.core.link_messages import Heartbeat
+from peersub.runtime.connection import Connection, ConnectionSettings
+from peersub.runtime.counters import Counters
+from peersub.wire import encode
+
+HEARTBEAT = encode(Heartbeat())
+
+
+class Listening:
+    """A handler that keeps what it hears."""
+
+    def __init__(self):
+        self.messages = []
+
+    def on_messages(self, connection, messages):
+        self.messages += messages
+
+    def on_opened(self, connection): ...
+
+    def on_closed(self, connection, reason): ...
+
+    def on_relieved(self, connection): ...
+
+
+class Filled(asyncio.Transport):
+    """A transport whose buffer holds what the test says."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffered = 0
+
+    def get_write_buffer_size(self):
+        return self.buffered
+
+    def set_write_buffer_limits(self, high=None, low=None): ...
+
+
+def opened(now_ms=lambda: 0, **settings):
+    connection = Connection(Listening(), ConnectionSettings(**settings), Counters(), now_ms)
+    transport = Filled()
+    connection.connection_made(transport)
+    connection.trust()
+    return connection, transport
+
+
+@pytest.mark.parametrize("size", [1, 3, len(HEARTBEAT), len(HEARTBEAT) + 1, 64])
+def test_heartbeats_are_heard_and_counted_however_they_are_cut(size):
+    clock = [0]
+    connection, _ = opened(lambda: clock[0])
+    data = HEARTBEAT * 20
+    for at in range(0, len(data), size):
+        clock[0] += 100
+        connection.data_received(data[at : at + size])
+        assert not connection.is_in_doubt(clock[0])
+    assert (connection.frames_in, connection.bytes_in) == (20, len(data))
+    assert connection.handler.messages == []
+
+
+@pytest.mark.parametrize("congested_bytes", [100, 256 * 1_024, 1_024 * 1_024])
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_connection_is_congested_when_more_waits_than_the_bound(congested_bytes, is_paused):
+    connection, transport = opened(congested_bytes=congested_bytes)
+    if is_paused:
+        connection.pause_writing()
+    # asyncio pauses before a buffer holds more than it was allowed to.
+    room = 64 * 1_024 * 1_024 if is_paused else 256 * 1_024
+    for transport.buffered in (0, 100, 101, 256 * 1_024, 1_024 * 1_024, 1_024 * 1_024 + 1):
+        if transport.buffered <= room:
+            assert connection.is_congested() == (transport.buffered > congested_bytes)
