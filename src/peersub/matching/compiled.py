@@ -271,6 +271,17 @@ class CompiledIndex:
         return out
 
 
+def row_of_each(row_offsets: np.ndarray, first: int) -> np.ndarray:
+    """int64[pairs]: the event of each pair, by the offsets that ``match`` gives.
+
+    >>> row_of_each(np.array([0, 2, 2, 3]), 10).tolist()
+    [10, 10, 12]
+    """
+    rows = np.empty(row_offsets[-1], np.int64)
+    expansion.write_row_of_each(read_only(row_offsets), first, rows)
+    return rows
+
+
 def expanded_count(
     tags: np.ndarray, row_count: int, conjunct_entry: np.ndarray, entry_offsets: np.ndarray
 ) -> int:

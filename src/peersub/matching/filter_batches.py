@@ -27,6 +27,7 @@ SLICE_ROWS_MAX: Final = 4_096
 """Events that are matched at once: their codes stay in the cache."""
 LATER_SHARE_MAX: Final = 0.25
 """Later filters are compiled together with the others when they are more than this share."""
+_SHORT_NUMBERS: Final = 1 << 16
 DEAD_SHARE_MAX: Final = 0.5
 """Everything is compiled anew when more than this share of the filters is out of use."""
 
@@ -34,15 +35,19 @@ DEAD_SHARE_MAX: Final = 0.5
 class Wanted:
     """Pairs of a row of a batch and the number of a filter that wants it.
 
-    The rows of each filter rise; apart from that there is no order.
+    The rows of each filter rise; apart from that there is no order, unless `rows_rise`.
     """
 
-    __slots__ = ("batch_rows", "filters", "rows")
+    __slots__ = ("batch_rows", "filters", "rows", "rows_rise")
 
-    def __init__(self, batch_rows: int, rows: np.ndarray, filters: np.ndarray) -> None:
+    def __init__(
+        self, batch_rows: int, rows: np.ndarray, filters: np.ndarray, *, rows_rise: bool = False
+    ) -> None:
         self.batch_rows = batch_rows
         self.rows = rows
         self.filters = filters
+        self.rows_rise = rows_rise
+        """Whether no row comes after a higher one."""
 
     def by_filter(self, is_meant: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Per filter of some, `is_meant` having a flag for each: its rows, rising."""
@@ -50,9 +55,10 @@ class Wanted:
         if not is_meant.all():
             meant = is_meant[filters]
             rows, filters = rows[meant], filters[meant]
-        # The rows of one filter come in order: it is asked about them in order.
-        order = np.argsort(filters, kind="stable")
-        rows = rows[order]
+        # The rows of one filter come in order: it is asked about them in order. NumPy sorts short
+        # integers by their digits, in a quarter of the time.
+        short = filters.astype(np.uint16) if len(is_meant) <= _SHORT_NUMBERS else filters
+        rows = rows[np.argsort(short, kind="stable")]
         counts = np.bincount(filters, minlength=len(is_meant))
         numbers = np.flatnonzero(counts)
         end = 0
@@ -62,8 +68,13 @@ class Wanted:
 
     def rows_of(self, is_meant: np.ndarray) -> np.ndarray:
         """The rows, rising, that one of some filters wants; `is_meant` has a flag per filter."""
+        rows = self.rows[np.flatnonzero(is_meant[self.filters])]
+        if self.rows_rise:
+            is_first = np.ones(len(rows), bool)
+            np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+            return rows[is_first]
         flags = np.zeros(self.batch_rows, bool)
-        flags[self.rows[is_meant[self.filters]]] = True
+        flags[rows] = True
         return np.flatnonzero(flags)
 
 
@@ -127,21 +138,26 @@ class FilterBatches:
         """Who wants which row: all filters, SQL by the columns, XPath by the bodies."""
         rows: list[np.ndarray] = []
         numbers: list[np.ndarray] = []
+        from peersub.matching.compiled import row_of_each
+
         for segment in (self._compiled, self._later):
             if segment is None:
                 continue
             for start in range(0, table.num_rows, SLICE_ROWS_MAX):
                 stop = min(start + SLICE_ROWS_MAX, table.num_rows)
                 offsets, found = segment.match_rows(table, start, stop)
-                rows.append(np.repeat(np.arange(start, stop), np.diff(offsets)))
+                rows.append(row_of_each(offsets, start))
                 numbers.append(self._numbers_of(segment, found))
         if self._patterns and bodies is not None:
             pairs = self._match_bodies(bodies)
             rows.append(pairs[:, 0])
             numbers.append(pairs[:, 1])
+        if len(rows) == 1:
+            return Wanted(table.num_rows, rows[0], numbers[0], rows_rise=True)
         if not rows:
             rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        return Wanted(table.num_rows, np.concatenate(rows), np.concatenate(numbers))
+        rise = self._later is None and not self._patterns
+        return Wanted(table.num_rows, np.concatenate(rows), np.concatenate(numbers), rows_rise=rise)
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -179,7 +195,7 @@ class FilterBatches:
             else (self._compiled_count, self.count)
         )
         if not self._patterns:
-            return rows.astype(np.int64) + first
+            return rows + np.int32(first) if first else rows
         numbers = [number for number in range(first, end) if number not in self._patterns]
         found: np.ndarray = np.array(numbers, np.int64)[rows]
         return found

@@ -24,6 +24,14 @@ def room_for(tags, row_count, conjunct_entry, entry_offsets):
 
 
 @njit(cache=True, nogil=True)
+def write_row_of_each(offsets, first, out):
+    """Write the number of its event, the first having the number ``first``, for each pair."""
+    for e in range(U(offsets.shape[0] - 1)):
+        for i in range(U(offsets[e]), U(offsets[e + U(1)])):
+            out[i] = first + np.int64(e)
+
+
+@njit(cache=True, nogil=True)
 def expand_tags(
     begins, tags, row_count, conjunct_entry, multi, entry_offsets, entry_rows, alive, seen, stamp,
     offsets, out,

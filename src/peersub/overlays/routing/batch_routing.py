@@ -73,7 +73,8 @@ class BatchRouting:
             return filters
         if filters is None:
             filters = self._home_filters = FilterBatches()
-        subscriptions = self._home.subscriptions
+        # By name: what is found then comes in the order of names, or nearly so.
+        subscriptions = dict(sorted(self._home.subscriptions.items(), key=_NAME))
         filters.use(subscriptions.values())
         names: dict[int, list[str]] = {}
         for name, wanted in subscriptions.items():
