@@ -1,6 +1,5 @@
 """The benchmark of live nodes: its oracle, its processes, and a loss that it must see."""
 
-import asyncio
 import io
 import os
 
@@ -14,7 +13,6 @@ from peersub.bench.network import report
 from peersub.bench.network.members import COLUMNS, ONE_BY_ONE
 from peersub.bench.network.processes import Crew, ProcessFailedError
 from peersub.bench.network.run import NetworkResult, NetworkSettings, missing_system
-from peersub.bench.network.tally import Tally
 from peersub.bench.network.trials import Network, Trial, TrialResult
 from peersub.bench.network.workload import (
     KINDS,
@@ -167,26 +165,3 @@ def test_a_mismatch_fails_the_run_and_is_shown():
     )
     assert report.exit_code(result) == 1
     assert msgspec.json.decode(msgspec.json.encode(report.as_json(result)))["ok"] is False
-
-
-def test_parts_of_batches_count_as_their_events_one_by_one():
-    async def reports():
-        together, alone = Tally(4, expected=9), Tally(4, expected=9)
-        numbers = np.arange(70_000, 70_008)
-        parts = [(2, [0, 3, 7]), (0, []), (3, [3]), (2, [4]), (1, [0, 1, 2, 7])]
-        together.add_parts(
-            [place for place, _ in parts],
-            [np.array(rows, np.int64) for _, rows in parts],
-            hash_of(numbers),
-            hops=1,
-        )
-        for place, rows in parts:
-            for row in rows:
-                alone.add_one(place, int(numbers[row]))
-        await together.complete.wait()
-        await alone.complete.wait()
-        return together.report(), alone.report()
-
-    together, alone = asyncio.run(reports())
-    assert together.counts.tolist() == alone.counts.tolist() == [0, 4, 4, 1]
-    assert together.checksums.tolist() == alone.checksums.tolist()

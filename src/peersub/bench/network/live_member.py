@@ -78,12 +78,8 @@ class _Sink:
         self._member.on_event(self._place, publication, hops)
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
-        """Events of a batch: they are counted together with those of the other subscribers."""
-        counting = self._member.counting
-        if counting is None or counting.batch is not batch or counting.hops != hops:
-            counting = self._member.count_next(batch, hops)
-        counting.places.append(self._place)
-        counting.rows.append(rows)
+        """Events of a batch."""
+        self._member.on_events(self._place, batch, rows, hops)
 
     def ready(self) -> None:
         """The overlay keeps its promise."""
@@ -96,18 +92,6 @@ class _Sink:
         """Nothing more comes."""
 
 
-class _Counting:
-    """What came of one batch: all subscribers of the host get their parts one after the other."""
-
-    __slots__ = ("batch", "hops", "places", "rows")
-
-    def __init__(self, batch: Batch, hops: int) -> None:
-        self.batch = batch
-        self.hops = hops
-        self.places: list[int] = []
-        self.rows: list[np.ndarray] = []
-
-
 class LiveMember:
     """A live node, and what it publishes or counts."""
 
@@ -115,8 +99,13 @@ class LiveMember:
         self._node: LiveNode | None = None
         self._tally: Tally | None = None
         self._subscriptions: tuple[Subscription, ...] = ()
-        self.counting: _Counting | None = None
-        """What comes at present, and is not counted yet."""
+        self._batch: Batch | None = None
+        self._batch_hops = 0
+        self._batch_places: list[int] = []
+        self._batch_rows: list[np.ndarray] = []
+        self._batch_deliveries = 0
+        """What came of the batch that comes at present: all subscribers of the host get their parts
+        one after the other, and they are counted together."""
         self._tables: list[pa.Table] = []
         self._publications: list[Publication] = []
         self._open = 0
@@ -232,7 +221,8 @@ class LiveMember:
 
     async def arm(self, arm: Arm) -> None:
         """A trial begins."""
-        self.counting = None
+        self._batch, self._batch_places, self._batch_rows = None, [], []
+        self._batch_deliveries = 0
         self._tally = Tally(
             len(self._subscriptions),
             expected=arm.expected,
@@ -249,20 +239,26 @@ class LiveMember:
             self._tally.add_latency(attributes["time"])
         self._tally.add_one(place, attributes["number"], hops)
 
-    def count_next(self, batch: Batch, hops: int) -> _Counting:
-        """Events of another batch come; they are counted when all of them are here."""
-        self._count()
-        self.counting = _Counting(batch, hops)
-        # A node hands over all of a batch in one turn of the loop.
-        asyncio.get_running_loop().call_soon(self._count)
-        return self.counting
+    def on_events(self, place: int, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        """Events of a batch for one subscriber."""
+        if batch is not self._batch or hops != self._batch_hops:
+            self._count_batch()
+            self._batch, self._batch_hops = batch, hops
+        self._batch_places.append(place)
+        self._batch_rows.append(rows)
+        self._batch_deliveries += len(rows)
+        if self._tally is not None and self._batch_deliveries >= self._tally.missing:
+            self._count_batch()
 
-    def _count(self) -> None:
-        """Count what came so far."""
-        counting, self.counting = self.counting, None
-        if self._tally is not None and counting is not None:
-            hashes = hash_of(counting.batch.table["number"].to_numpy())
-            self._tally.add_parts(counting.places, counting.rows, hashes, counting.hops)
+    def _count_batch(self) -> None:
+        """Count what came of a batch so far."""
+        batch, places, rows = self._batch, self._batch_places, self._batch_rows
+        self._batch, self._batch_places, self._batch_rows = None, [], []
+        self._batch_deliveries = 0
+        if self._tally is not None and batch is not None:
+            hashes = hash_of(batch.table["number"].to_numpy())
+            subscribers = np.repeat(places, [len(each) for each in rows])
+            self._tally.add_pairs(subscribers, hashes[np.concatenate(rows)], self._batch_hops)
 
     async def complete(self, timeout_s: float) -> bool:
         """Wait for what is expected."""
@@ -277,7 +273,7 @@ class LiveMember:
     async def report(self) -> HostReport:
         """What came."""
         assert self._tally is not None
-        self._count()
+        self._count_batch()
         return self._tally.report()
 
     async def bytes_out(self) -> int | None:

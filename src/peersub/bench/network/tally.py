@@ -49,9 +49,6 @@ class Tally:
         self.complete = asyncio.Event()
         self._counts = [0] * subscribers
         self._checksums = [0] * subscribers
-        self._part_counts = np.zeros(subscribers, np.int64)
-        self._part_checksums = np.zeros(subscribers, np.int64)
-        """Of what came in parts: single events are quicker to count in lists."""
         self._expected = expected
         self._received = 0
         self._complete_ns = 0
@@ -62,6 +59,11 @@ class Tally:
         self._loop = asyncio.get_running_loop()
         if not expected:
             self._end()
+
+    @property
+    def missing(self) -> int:
+        """How many deliveries have not come yet of those that are expected."""
+        return self._expected - self._received
 
     def add_one(self, subscriber: int, number: int, hops: int = 1) -> None:
         """One event for one subscriber."""
@@ -84,21 +86,6 @@ class Tally:
         self._checksums = (sums.astype(np.int64) + self._checksums).tolist()
         self._saw(len(hashes), hops)
 
-    def add_parts(
-        self, subscribers: list[int], rows: list[np.ndarray], hashes: np.ndarray, hops: int
-    ) -> None:
-        """Per subscriber, of whom each may come several times: the places of its events."""
-        if self._lose_one:
-            rows, self._lose_one = [rows[0][1:], *rows[1:]], False
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ends = np.cumsum(lengths)
-        sums = np.zeros(int(ends[-1]) + 1, np.int64)
-        np.cumsum(hashes[np.concatenate(rows)], out=sums[1:])
-        places = np.array(subscribers)
-        np.add.at(self._part_counts, places, lengths)
-        np.add.at(self._part_checksums, places, sums[ends] - sums[ends - lengths])
-        self._saw(int(ends[-1]), hops)
-
     def add_latency(self, sent_ns: int) -> None:
         """A delivery, just now, of an event that was sent at this time."""
         self._latencies.append(time.monotonic_ns() - sent_ns)
@@ -119,8 +106,8 @@ class Tally:
         """What was seen so far."""
         latencies = np.array(self._latencies, np.int64)
         return HostReport(
-            self._part_counts + np.array(self._counts, np.int64),
-            self._part_checksums + np.array(self._checksums, np.int64),
+            np.array(self._counts, np.int64),
+            np.array(self._checksums, np.int64),
             self._complete_ns,
             latencies,
             *self._hops,
