@@ -136,7 +136,7 @@ def test_who_does_not_answer_an_invitation_is_invited_again_and_given_up_after_a
         said = said_in(peer.handle(TimerFired(Timer(INVITE, "")), 5))
         assert any(isinstance(message, Turn) for _, message in said), f"held for ever: {attempt}"
         said = told(peer, THIRD, Turn("", (attempt + 1) % 3, 10))
-        assert (OTHER, Invite("", ())) in said
+        assert any(to == OTHER and isinstance(m, Invite) for to, m in said)
     said = said_in(peer.handle(TimerFired(Timer(INVITE, "")), 5))
     assert (OTHER, LinkDown("", True)) in said
     assert OTHER not in layer.forming

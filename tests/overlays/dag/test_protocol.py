@@ -36,6 +36,8 @@ FOUND_MISTAKES = {
     551: "a turn is held for one with whom no edge is wanted any more",
     1744: "a member of whose invitation nobody is left to hear of stays on turn with its events",
     1941: "a steward that is still counting when parts meet does not compare with the other part",
+    40189: "a newcomer founds a layer, and tells everybody, before it has a neighbour to tell",
+    62283: "a newcomer hears of nobody else from a contact that is gone before it is in",
     669: "who could not reach a member during a split does not turn to it after that",
     77: "news of a layer, and that it is gone, chase each other for ever",
 }

@@ -73,7 +73,9 @@ class Everybody:
 
     def _request(self) -> None:
         peer = self._peer
-        node = self._contacts[self._requests % len(self._contacts)]
+        known = (each.node for each in peer.layers[EVERYBODY].known)
+        nodes = list(dict.fromkeys((*self._contacts, *known)))
+        node = nodes[self._requests % len(nodes)]
         self._requests += 1
         peer.send(PeerId(node, ANY_LIFE), RequestVal(EVERYBODY, peer.me, ()))
         peer.tend_later(peer.layers[EVERYBODY])
@@ -127,7 +129,8 @@ class Everybody:
             self._know_layers()
 
     def _know_layers(self) -> None:
-        if not self.knows_layers:
+        """What others know has come: if there is an edge, so that they hear of what comes here."""
+        if not self.knows_layers and self._peer.layers[EVERYBODY].is_member:
             self.knows_layers = True
             self._peer.membership.begin()
 

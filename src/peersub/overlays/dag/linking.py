@@ -50,7 +50,7 @@ __all__ = ["FORMING_MAX", "KNOWN_TOLD_MAX", "Linking"]
 FORMING_MAX: Final = 64
 """Members that may wait for an edge with one; others are told that there is none."""
 KNOWN_TOLD_MAX: Final = 16
-"""Members that a new neighbour is told of."""
+"""Members that one who wants an edge is told of."""
 INVITATIONS_MAX: Final = 4
 """How often a member is invited that does not answer in time."""
 LIDS: Final = 1 << 32
@@ -201,7 +201,7 @@ class Linking:
         if is_near:
             return
         if not host.takes_edges(layer) or len(layer.forming) >= FORMING_MAX:
-            host.send(origin, LinkDown(layer.name, True, tuple(layer.edges)[:KNOWN_TOLD_MAX]))
+            host.send(origin, LinkDown(layer.name, True, self._told(layer, origin)))
             return
         if origin not in layer.wishes:
             layer.forming[origin] = Asked(path)
@@ -251,7 +251,7 @@ class Linking:
                 return
             layer.lid = fitting
             shift = (newcomer_value(layer.val, layer.lid, lid) - val) % VALUES
-        known = tuple(o for o in {**layer.edges, **layer.known} if o != peer)[:KNOWN_TOLD_MAX]
+        known = self._told(layer, peer)
         layer.drop(peer)
         layer.edges[peer] = Edge((val + shift) % VALUES, lid, True, layer.turns, shift)
         host.edge_up(layer, peer, offer.label, offer.is_announced)
@@ -269,6 +269,13 @@ class Linking:
             known,
         )
         host.send(peer, answer)
+
+    def _told(
+        self, layer: Layer, peer: PeerId, path: tuple[PeerId, ...] = ()
+    ) -> tuple[PeerId, ...]:
+        """Whom one that wants an edge hears of: if this member is gone soon, it asks these."""
+        others = {**dict.fromkeys(path), **layer.edges, **layer.known}
+        return tuple(other for other in others if other != peer)[:KNOWN_TOLD_MAX]
 
     def draw_lid(self, layer: Layer) -> int:
         """A lid for a newcomer or founder: not that of this member, nor of those around it."""
@@ -339,7 +346,7 @@ class Linking:
                     delay_ms = int((0.5 + share) * host.settings.invite_ms)
                     host.set_timer(Timer(INVITE, layer.name), max(delay_ms, 1))
                 layer.inviting[peer] = None
-                host.send(peer, Invite(layer.name, asked.path))
+                host.send(peer, Invite(layer.name, self._told(layer, peer, asked.path)))
         return bool(layer.inviting)
 
     def on_invite(self, layer: Layer, peer: PeerId, message: Invite) -> None:
@@ -347,7 +354,7 @@ class Linking:
         host = self._host
         if peer in layer.offers or peer in layer.edges:
             return
-        host.learn(layer, message.path)
+        host.learn(layer, message.known)
         if peer not in layer.wishes:
             if peer in layer.inviting and host.me > peer:
                 return  # both invite, and the other one offers

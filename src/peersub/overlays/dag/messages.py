@@ -123,10 +123,10 @@ class RequestVal(_Plain, Message):
 
 @dataclass(frozen=True, slots=True)
 class Invite(_Plain, Message):
-    """I am a sink, and hold my turn for you: offer me an edge."""
+    """I am a sink, and hold my turn for you: offer me an edge. These are other members."""
 
     layer: str
-    path: tuple[PeerId, ...] = ()
+    known: tuple[PeerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
