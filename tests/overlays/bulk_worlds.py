@@ -13,6 +13,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.bulk import (
     LayerSources,
     MemberSources,
+    PlaceSources,
     Plan,
     RowSources,
     Sets,
@@ -23,6 +24,8 @@ from peersub.overlays.core.effects import Deliver
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.node import Node
 from peersub.overlays.dag.topics import layers_of_event, topic_path
+from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.bulk import word_of, word_sources
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, with_sample
 from peersub.simulator import actions as do
@@ -50,6 +53,7 @@ QUIET: dict[str, dict[str, object]] = {
         "sample_learns": False,
     },
     "dag": {"hold_ms": 10_000_000, "probe_ms": 0, "link_idle_ms": 10_000_000},
+    "reach": {"renew_ms": 0},
 }
 
 
@@ -226,12 +230,25 @@ def wanted_by(world: World) -> list[list[int]]:
     ]
 
 
+def _with_words(world: World, filters: Sets) -> Sets:
+    """Also what decides the ways of events."""
+    settings = world.overlay_settings()
+    bits = AttributeMap(settings.identifier_bits, settings.attributes)
+    count = len({wanted for _, wanted in world.subscriptions})
+    found = []
+    for number, event in enumerate(world.events):
+        word = word_of(event.id, bits.event_bits(event.attributes), world.seed, settings)
+        matching = filters.numbers[filters.starts[number] : filters.starts[number + 1]].tolist()
+        found.append([*word_sources(word, count), *matching])
+    return Sets.of(found)
+
+
 def routed(world: World, plan: Plan | None = None) -> Seen:
     """What the bulk router says."""
     plan = plan_of(world) if plan is None else plan
     wanted = Sets.of(wanted_by(world))
     interested = wanted
-    if isinstance(plan.sources, (RowSources, MemberSources)):
+    if isinstance(plan.sources, (RowSources, MemberSources, PlaceSources)):
         filters = [Filter.from_bytes(data) for data in plan.sources.filters]
         interested = Sets.of(
             [[r for r, one in enumerate(filters) if one.matches(event)] for event in world.events]
@@ -241,6 +258,8 @@ def routed(world: World, plan: Plan | None = None) -> Seen:
         numbers = {name: number for number, name in enumerate(plan.sources.names)}
         named = [layers_of_event(event.attributes, path) for event in world.events]
         interested = Sets.of([[numbers[n] for n in names if n in numbers] for names in named])
+    if isinstance(plan.sources, PlaceSources):
+        interested = _with_words(world, interested)
     seen = Seen()
     given = world.given
     parts = bulk_overlay(world.overlay).route(

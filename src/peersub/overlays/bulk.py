@@ -2,7 +2,7 @@
 
 A plan is the network that `converged` sets peer by peer: the same graph, keys and edges, without
 the peers. Nodes are numbered in the order of their names. Beside the edges a plan has *sources*:
-whose interest opens an edge. There are five kinds:
+whose interest opens an edge. There are six kinds:
 
 * `NodeRuns`, where an edge wants what the nodes behind it want, no more and no less. That is so
   under every strategy whose tables are exact: simple, identity, covering and perfect merging. The
@@ -13,6 +13,8 @@ whose interest opens an edge. There are five kinds:
   and what a member wants itself opens those that leave it.
 * `LayerSources`, where nodes are members of layers: edges lead between *seats*, a node in a layer,
   and an event goes to all of the layers that it is published on.
+* `PlaceSources`, where nodes hold places, and filters and the bits of events decide which of these
+  an event comes to.
 * None, where edges are always open.
 
 Where nodes host very many members a plan says in `MemberTree` or `MemberGraph` who is linked with
@@ -47,6 +49,7 @@ __all__ = [
     "MemberTree",
     "Members",
     "NodeRuns",
+    "PlaceSources",
     "Plan",
     "Receipts",
     "RowSources",
@@ -191,8 +194,36 @@ class LayerSources:
     """Per seat its node."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceSources:
+    """Sources are the distinct filters, in their wire form, and after them the bits of events.
+
+    Which bits an event has is the overlay's affair.
+    """
+
+    filters: tuple[bytes, ...]
+    lengths: np.ndarray
+    bits: np.ndarray
+    """Per node its place: how many bits it has, and which are set."""
+    identifiers: Sets
+    """Per filter the identifiers under which it is kept, int64."""
+    homes: Sets
+    """Per filter the nodes with a subscription to it."""
+    quench: bool
+    summary: int
+    summary_filters: bool
+    """What places tell of their interest, as the settings have it."""
+
+
 Sources: TypeAlias = (
-    NodeRuns | RowSources | MemberSources | MemberTree | MemberGraph | LayerSources | None
+    NodeRuns
+    | RowSources
+    | MemberSources
+    | MemberTree
+    | MemberGraph
+    | LayerSources
+    | PlaceSources
+    | None
 )
 
 
@@ -219,7 +250,7 @@ class Sets:
     numbers: np.ndarray
 
     @classmethod
-    def of(cls, sets: Sequence[Sequence[int]]) -> Sets:
+    def of(cls, sets: Sequence[Sequence[int]], kind: type[np.integer[Any]] = np.int32) -> Sets:
         """The sets of a list.
 
         >>> Sets.of([[3, 1], [], [2]]).starts.tolist()
@@ -228,7 +259,7 @@ class Sets:
         starts = np.zeros(len(sets) + 1, np.int64)
         np.cumsum([len(each) for each in sets], out=starts[1:])
         numbers = [number for each in sets for number in each]
-        return cls(starts, np.array(numbers, np.int32))
+        return cls(starts, np.array(numbers, kind))
 
     def __len__(self) -> int:
         return len(self.starts) - 1

@@ -74,6 +74,11 @@ class PlanSettings:
         return hasattr(bulk_overlay(self.overlay), "plan_of_layers")
 
     @property
+    def has_places(self) -> bool:
+        """Whether nodes hold places; then filters and bits of events are the plan's sources."""
+        return hasattr(bulk_overlay(self.overlay), "word_of")
+
+    @property
     def needs_subscriptions(self) -> bool:
         """Whether the plan depends on what is subscribed; then its sources are rows."""
         return bulk_overlay(self.overlay).needs_subscriptions(self.overlay_settings)

@@ -4,7 +4,8 @@ Each event is routed by itself, given who wants it. So `DELIVERIES` and `PLACEME
 event, events that nobody wants are added (in a flood, and where tables let more pass than was asked
 for, they cost messages as well), and workers route batches of events over the plan, which each of
 them reads once. Where the sources of the plan are rows, workers first match the events against
-these; where they are layers, they look at the topics of the events.
+these; where they are layers, they look at the topics of the events; where nodes hold places, they
+match the events and look at their bits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import functions as sql
 
 from peersub.overlays.core.identity import NUMBERED_NODE_PREFIX
 from peersub.pipeline.kernels.layers import event_layers
+from peersub.pipeline.kernels.places import event_words
 from peersub.pipeline.kernels.routing import match_rows, route_batches
 from peersub.pipeline.plans import PlanSettings
 from peersub.pipeline.schemas import INTERESTED_ROWS, RECEIPTS
@@ -53,11 +55,14 @@ def receipts(
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return event_layers(batches, folder, own.topic)
 
+    def match_and_look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return event_words(batches, folder, body_column, seed, own)
+
     def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return route_batches(batches, folder, seed)
 
     if has_rows:
-        find = look if settings.has_layers else match
+        find = look if settings.has_layers else match_and_look if settings.has_places else match
         every = events.select("names", "table").mapInArrow(find, INTERESTED_ROWS.spark)
     else:
         every = events.select(sql.explode("names").alias("event_id"))

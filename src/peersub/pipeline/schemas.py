@@ -32,10 +32,13 @@ __all__ = [
     "PLAN_CLASSES",
     "PLAN_EDGES",
     "PLAN_FILTERS",
+    "PLAN_HOMES",
+    "PLAN_IDENTIFIERS",
     "PLAN_LAYERS",
     "PLAN_LINKS",
     "PLAN_MEMBERS",
     "PLAN_NODES",
+    "PLAN_PLACES",
     "PLAN_ROWS",
     "PLAN_SEATS",
     "QUARANTINE",
@@ -322,7 +325,8 @@ row of the edge does, and in a flood always. `arc_start` and `arc_length` are th
 is responsible for, `offset` and `span` the same in nodes after the origin."""
 
 PLAN_FILTERS: Final = _dataset("filters", row=pa.int32(), filter=pa.binary())
-"""The distinct filters of all tables of a plan whose sources are rows, in their wire form."""
+"""The distinct filters of all tables of a plan whose sources are rows, in their wire form; those of
+all subscriptions, where nodes hold places."""
 
 PLAN_ROWS: Final = _dataset("rows", row=pa.int32(), edge=pa.int32(), nearest=pa.int32())
 """The filter `row` is in the table of this edge, for parts of more than `nearest` nodes."""
@@ -352,6 +356,15 @@ PLAN_LAYERS: Final = _dataset("layers", layer=pa.int32(), name=pa.string())
 PLAN_SEATS: Final = _dataset("seats", seat=pa.int32(), layer=pa.int32(), node=pa.int32())
 """The members of layers. Edges of such a plan lead between seats; the label of one is 1 if the seat
 that it leaves holds its token."""
+
+PLAN_PLACES: Final = _dataset("places", node=pa.int32(), length=pa.int32(), bits=pa.int64())
+"""The place that each node of a plan holds: how many bits it has, and which are set."""
+
+PLAN_IDENTIFIERS: Final = _dataset("identifiers", row=pa.int32(), identifier=pa.int64())
+"""The identifiers under which the filter `row` is kept at their hosts."""
+
+PLAN_HOMES: Final = _dataset("homes", row=pa.int32(), node=pa.int32())
+"""The nodes with a subscription to the filter `row`."""
 
 LAYER_MEMBERS: Final = _dataset("layer_members", layer=pa.string(), node=pa.int32())
 """A row says that a node is a member of a layer."""

@@ -2,8 +2,9 @@
 
 A folder has `nodes.parquet` and `edges.parquet`, and where sources are rows also `filters.parquet`
 and `rows.parquet`. Where nodes host members it has `members.parquet`, and `classes.parquet` or
-`links.parquet`, and where they are members of layers `layers.parquet` and `seats.parquet`. Columns
-are in `schemas`. A folder appears under its name when it is complete.
+`links.parquet`, where they are members of layers `layers.parquet` and `seats.parquet`, and where
+they hold places `places.parquet`, `filters.parquet`, `identifiers.parquet` and `homes.parquet`.
+Columns are in `schemas`. A folder appears under its name when it is complete.
 
 Law: `read_plan(folder)` after `write_plan(plan, folder)` equals the plan.
 """
@@ -32,18 +33,23 @@ from peersub.overlays.bulk import (
     Members,
     MemberTree,
     NodeRuns,
+    PlaceSources,
     Plan,
     RowSources,
+    Sets,
     Sources,
 )
 from peersub.pipeline.schemas import (
     PLAN_CLASSES,
     PLAN_EDGES,
     PLAN_FILTERS,
+    PLAN_HOMES,
+    PLAN_IDENTIFIERS,
     PLAN_LAYERS,
     PLAN_LINKS,
     PLAN_MEMBERS,
     PLAN_NODES,
+    PLAN_PLACES,
     PLAN_ROWS,
     PLAN_SEATS,
     PLANNED,
@@ -57,6 +63,8 @@ PLANS_OPEN_MAX: Final = 4
 _OVERLAY: Final = b"overlay"
 _DEGREES: Final = b"degrees"
 """Of a tree, in the file of its classes."""
+_INTEREST: Final = b"interest"
+"""What places tell, in the file of places: quench, summary, summary_filters."""
 
 
 class PlanFolderError(ValueError):
@@ -75,14 +83,17 @@ def write_plan(plan: Plan, folder: str) -> pa.RecordBatch:
     try:
         _write(unfinished, PLAN_NODES, _node_columns(plan), plan.overlay)
         _write(unfinished, PLAN_EDGES, _edge_columns(plan), plan.overlay)
-        if isinstance(sources, RowSources):
+        if isinstance(sources, RowSources | PlaceSources):
             filters = {"row": np.arange(len(sources.filters)), "filter": list(sources.filters)}
             _write(unfinished, PLAN_FILTERS, filters, plan.overlay)
+        if isinstance(sources, RowSources):
             _write(unfinished, PLAN_ROWS, _row_columns(sources), plan.overlay)
         if isinstance(sources, MemberTree | MemberGraph):
             _write_members(unfinished, sources, plan.overlay)
         if isinstance(sources, LayerSources):
             _write_layers(unfinished, sources, plan.overlay)
+        if isinstance(sources, PlaceSources):
+            _write_places(unfinished, sources, plan.overlay)
         size = sum(entry.stat().st_size for entry in os.scandir(unfinished))
         os.chmod(unfinished, 0o755)
         shutil.rmtree(folder, ignore_errors=True)
@@ -180,9 +191,23 @@ def _write_layers(folder: str, sources: LayerSources, overlay: str) -> None:
     _write(folder, PLAN_SEATS, seats, overlay)
 
 
+def _write_places(folder: str, sources: PlaceSources, overlay: str) -> None:
+    interest = {
+        _INTEREST: f"{sources.quench:d} {sources.summary} {sources.summary_filters:d}",
+    }
+    nodes = np.arange(len(sources.lengths))
+    places = {"node": nodes, "length": sources.lengths, "bits": sources.bits}
+    _write(folder, PLAN_PLACES, places, overlay, interest)
+    kept = {"row": sources.identifiers.rows(), "identifier": sources.identifiers.numbers}
+    _write(folder, PLAN_IDENTIFIERS, kept, overlay)
+    homes = {"row": sources.homes.rows(), "node": sources.homes.numbers}
+    _write(folder, PLAN_HOMES, homes, overlay)
+
+
 def _sizes(plan: Plan, size: int) -> dict[str, object]:
     sources = plan.sources
-    rows = sources if isinstance(sources, RowSources) else None
+    rows = len(sources.edges) if isinstance(sources, RowSources) else 0
+    filters = sources.filters if isinstance(sources, RowSources | PlaceSources) else ()
     edges = len(plan.edges)
     if isinstance(sources, MemberTree):
         edges = 2 * max(0, len(sources.members) - 1)
@@ -192,8 +217,8 @@ def _sizes(plan: Plan, size: int) -> dict[str, object]:
         "overlay": plan.overlay,
         "nodes": len(plan.names),
         "edges": edges,
-        "filters": 0 if rows is None else len(rows.filters),
-        "rows": 0 if rows is None else len(rows.edges),
+        "filters": len(filters),
+        "rows": rows,
         "bytes": size,
     }
 
@@ -209,18 +234,19 @@ def read_plan(folder: str) -> Plan:
     """
     try:
         nodes, edges = _read(folder, PLAN_NODES), _read(folder, PLAN_EDGES)
-        has_rows = os.path.exists(_file(folder, PLAN_FILTERS))
+        has_rows = os.path.exists(_file(folder, PLAN_ROWS))
         filters = _read(folder, PLAN_FILTERS) if has_rows else None
         rows = _read(folder, PLAN_ROWS) if has_rows else None
         members = _read_members(folder)
         layers = _read_layers(folder)
+        places = _read_places(folder)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise PlanFolderError(
             f"{folder} holds no plan that can be read ({error}). "
             "Driver and workers must see the same files."
         ) from None
     has_keys = not nodes["key"].null_count
-    sources: Sources = members if layers is None else layers
+    sources: Sources = places or layers or members
     if filters is not None and rows is not None:
         numbers = _numbers(rows["row"])
         sources = RowSources(
@@ -293,6 +319,29 @@ def _read_layers(folder: str) -> LayerSources | None:
     )
 
 
+def _read_places(folder: str) -> PlaceSources | None:
+    if not os.path.exists(_file(folder, PLAN_PLACES)):
+        return None
+    places, filters = _read(folder, PLAN_PLACES), _read(folder, PLAN_FILTERS)
+    kept, homes = _read(folder, PLAN_IDENTIFIERS), _read(folder, PLAN_HOMES)
+    quench, summary, summary_filters = map(int, places.schema.metadata[_INTEREST].split())
+    return PlaceSources(
+        filters=tuple(filters["filter"].to_pylist()),
+        lengths=_numbers(places["length"]),
+        bits=_numbers(places["bits"]),
+        identifiers=_sets_by_row(kept["row"], kept["identifier"], filters.num_rows),
+        homes=_sets_by_row(homes["row"], homes["node"], filters.num_rows),
+        quench=bool(quench),
+        summary=summary,
+        summary_filters=bool(summary_filters),
+    )
+
+
+def _sets_by_row(rows: pa.ChunkedArray, numbers: pa.ChunkedArray, count: int) -> Sets:
+    starts = np.searchsorted(_numbers(rows), np.arange(count + 1)).astype(np.int64)
+    return Sets(starts, _numbers(numbers))
+
+
 def _read(folder: str, dataset: DatasetSchema) -> pa.Table:
     table = pq.read_table(_file(folder, dataset), partitioning=None)
     return table.select(dataset.arrow.names)
@@ -305,7 +354,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """A plan in a worker; where its sources are rows, with what finds them for events."""
+    """A plan in a worker; where its sources are filters, with what finds them for events."""
 
     plan: Plan
     matcher: Matcher | None
@@ -336,7 +385,7 @@ def open_plan(folder: str) -> OpenPlan:
 
 
 def _matcher(sources: Sources) -> Matcher | None:
-    if not isinstance(sources, RowSources):
+    if not isinstance(sources, RowSources | PlaceSources):
         return None
     matcher = Matcher()
     for row, data in enumerate(sources.filters):
