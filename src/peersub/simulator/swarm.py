@@ -295,6 +295,7 @@ class _Drawing:
                     "attributes": random.choice(("", "", "price; symbol # 3", "price: 3, 8; size")),
                     "quench": random.random() < 0.7,
                     "summary": random.choice((0, 2, 64)),
+                    "summary_filters": self._seed % 3 == 0,
                     "orders": random.choice((0, 0, 2)),
                     "renew_ms": random.choice((3_000, 15_000)),
                 }

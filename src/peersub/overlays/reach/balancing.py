@@ -22,6 +22,7 @@ push neither of the two is as busy as the giver was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 from peersub.filters.filter import Filter
@@ -66,8 +67,10 @@ def pushes(
     moved: dict[tuple[Place, int], Place] = {}
     for giver in sorted(loads, key=lambda place: (-loads[place], place)):
         left = sorted(heats.get(giver, {}).items(), key=lambda each: (-each[1].sent, each[0]))
-        known = sorted((now[place], place) for place in takers(giver) if place != giver)
-        for _, taker in known[:TAKERS_MAX]:
+        if not left:
+            continue
+        known = ((now[place], place) for place in takers(giver) if place != giver)
+        for _, taker in nsmallest(TAKERS_MAX, known):
             count, passed_on, sent = _best_part(now[giver], now[taker], arrived[giver], left)
             if not count:
                 break
