@@ -193,4 +193,6 @@ async def run_trial(settings: TrialSettings, say: Callable[[str], None]) -> Judg
         for reason, count in status["counters"].items():
             counters[reason] = counters.get(reason, 0) + count
     say(f"counted: {counters}")
+    pauses = [f"{fault} {pause:,.0f} ms" for fault, pause in judgement.pauses_ms.items()]
+    say(f"longest pauses: {', '.join(pauses) or 'none'}")
     return judgement
