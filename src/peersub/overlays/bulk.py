@@ -213,6 +213,9 @@ class PlaceSources:
     summary: int
     summary_filters: bool
     """What places tell of their interest, as the settings have it."""
+    copies: int
+    answer_share: float
+    """Who answers for places below, and how often, as the settings have it."""
 
 
 Sources: TypeAlias = (

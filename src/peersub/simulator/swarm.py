@@ -296,6 +296,7 @@ class _Drawing:
                     "quench": random.random() < 0.7,
                     "summary": random.choice((0, 2, 64)),
                     "summary_filters": self._seed % 3 == 0,
+                    "answer_share": 0.8 if self._seed % 2 else 0.0,
                     "orders": random.choice((0, 0, 2)),
                     "renew_ms": random.choice((3_000, 15_000)),
                 }

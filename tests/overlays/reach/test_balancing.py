@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from overlays.reach.codes import BITS, Code, codes, host
 from overlays.reach.test_interest import FILTERS, chain, kept_everywhere, told_by_all
-from peersub.overlays.reach.balancing import TAKERS_MAX, Heat, answers, copy_bits, is_last, pushes
+from peersub.overlays.reach.balancing import (
+    TAKERS_MAX,
+    Heat,
+    answer_number,
+    answers,
+    copy_bits,
+    is_last,
+    pushes,
+)
 from peersub.overlays.reach.identifiers import (
     Order,
     Place,
@@ -151,5 +159,7 @@ def test_a_place_of_one_length_is_last_if_it_alone_is_looked_for() -> None:
 def test_parents_answer_for_about_the_share_that_is_set() -> None:
     parent, child = Place(3, 0b101), Place(3, 0b001)
     for share in (0.0, 0.5, 1.0):
-        found = sum(answers(parent, child, f"e{number}", share) for number in range(1_000))
+        found = sum(
+            answers(parent, child, answer_number(f"e{number}"), share) for number in range(1_000)
+        )
         assert abs(found - 1_000 * share) < 60

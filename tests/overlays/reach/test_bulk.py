@@ -21,6 +21,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "the interest bit": {"summary": 0, "attributes": "a; s; b; r"},
     "few identifiers": {"summary": 3, "attributes": "a: 3, 6; b: 4; s # 3"},
     "filters": {"summary_filters": True, "attributes": "a: 3, 6; b; s; r"},
+    "heirs answer": {
+        "summary_filters": True,
+        "answer_share": 0.8,
+        "copies": 4,
+        "attributes": "a; s; b; r",
+    },
+    "heirs answer by identifiers": {"answer_share": 1.0, "attributes": "a: 3, 6; b; s # 2; r"},
     "few filters, few orders": {
         "summary_filters": True,
         "summary": 6,

@@ -21,7 +21,14 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.reach.attributes import AttributeMap
-from peersub.overlays.reach.balancing import Heat, answers, copy_bits, is_last, pushes
+from peersub.overlays.reach.balancing import (
+    Heat,
+    answer_number,
+    answers,
+    copy_bits,
+    is_last,
+    pushes,
+)
 from peersub.overlays.reach.converged import grown_places
 from peersub.overlays.reach.identifiers import Order, Place, differing_bit, event_order, fixed_order
 from peersub.overlays.reach.interest import leads_to
@@ -313,11 +320,10 @@ class Network:
         orders = [fixed_order(number) for number in range(replication.orders)]
         bits, order = self._event_bits[event], self.order(event, replication.orders)
         interests = self.interests(quenching)
+        number = answer_number(self.workload.events[event].id)
         found: dict[Place, Place] = {}
         for place, parent, _ in visits:
-            if parent is None or not answers(
-                parent, place, self.workload.events[event].id, replication.share
-            ):
+            if parent is None or not answers(parent, place, number, replication.share):
                 continue
             bit = differing_bit(parent, place)
             assert bit is not None

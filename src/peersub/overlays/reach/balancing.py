@@ -13,7 +13,8 @@ event has a tree of its own, so that every place above a child may be its parent
 orders of bits (`event_order`) parents mostly differ in the bits that stand last in one of them:
 copies there (`copy_bits`) are few, whatever the size of the network. And a parent may answer only
 if nothing else is reached *through* the child (`is_last`): otherwise the event has to go there all
-the same.
+the same. The first heirs of a place have copies in any case (`is_heir`): in the protocol these are
+who answers.
 
 Laws: a push never changes who gets an event, nor do answers; no identifier is pushed twice; after a
 push neither of the two is as busy as the giver was.
@@ -26,13 +27,25 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from peersub.filters.filter import Filter
-from peersub.overlays.core.draws import draw_share
+from peersub.overlays.core.draws import draw_below, draw_share
 from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
 from peersub.overlays.reach.interest import SOMETHING, leads_to, wishes_of
 from peersub.overlays.reach.messages import Interest
+from peersub.overlays.reach.structure import heir_rank
 
-__all__ = ["TAKERS_MAX", "Heat", "answers", "copy_bits", "is_last", "pushes"]
+__all__ = [
+    "ANSWER_BITS",
+    "TAKERS_MAX",
+    "Heat",
+    "answer_number",
+    "answers",
+    "copy_bits",
+    "is_heir",
+    "is_last",
+    "pushes",
+]
 
+ANSWER_BITS = 32
 TAKERS_MAX = 8
 """Nodes that a place gives identifiers to: an event costs a message for each of them."""
 
@@ -115,6 +128,12 @@ def copy_bits(place: Place, orders: Iterable[Order], depth: int) -> int:
     return found
 
 
+def is_heir(parent: Place, place: Place, copies: int) -> bool:
+    """Whether a place is one of the first heirs of another, which have copies should it crash."""
+    rank = heir_rank(place, parent)
+    return rank is not None and rank < copies
+
+
 def is_last(
     place: Place,
     event: int,
@@ -143,6 +162,14 @@ def is_last(
     return not leads_to(place, event, order, rest, matches)
 
 
-def answers(parent: Place, place: Place, event_id: str, share: float) -> bool:
-    """Whether a parent that may answer for a place does so: for a share of the events."""
-    return draw_share(0, "reach/answer", event_id, parent.bits, place.bits) < share
+def answer_number(event_id: str) -> int:
+    """32 bits of an event, by which its answers are drawn."""
+    return draw_below(1 << ANSWER_BITS, 0, "reach/answers", event_id)
+
+
+def answers(parent: Place, place: Place, number: int, share: float) -> bool:
+    """Whether a parent that may answer for a place does so: for a share of the events.
+
+    `number` is the event's (`answer_number`).
+    """
+    return draw_share(0, "reach/answer", number, parent.bits, place.bits) < share

@@ -24,6 +24,13 @@ from peersub.overlays.bulk import PlaceSources, Plan, Receipts, Sets, Subscripti
 from peersub.overlays.bulk_building import edges_of, no_keys, subscriptions_needed
 from peersub.overlays.bulk_routing import wanted_by
 from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.balancing import (
+    ANSWER_BITS,
+    answer_number,
+    answers,
+    is_heir,
+    is_last,
+)
 from peersub.overlays.reach.converged import grown_places
 from peersub.overlays.reach.identifiers import (
     IDENTIFIER_BITS_MAX,
@@ -35,14 +42,15 @@ from peersub.overlays.reach.identifiers import (
 )
 from peersub.overlays.reach.interest import Wish, leads_to
 from peersub.overlays.reach.messages import Interest
-from peersub.overlays.reach.routes import Layout, way_of
+from peersub.overlays.reach.routes import WAYS, Layout, Visit, way_of
 from peersub.overlays.reach.settings import ReachSettings
 
 __all__ = ["needs_subscriptions", "plan", "route", "word_of", "word_sources"]
 
 EVENTS_PER_PART: Final = 512
 """Events whose receipts are held at once."""
-_ORDER_BITS: Final = 64
+_WIDTHS: Final = (IDENTIFIER_BITS_MAX, 64, (WAYS - 1).bit_length(), ANSWER_BITS)
+"""Of the parts of a word: bits, order, way, number."""
 
 
 def needs_subscriptions(settings: ReachSettings) -> bool:
@@ -51,10 +59,24 @@ def needs_subscriptions(settings: ReachSettings) -> bool:
 
 
 def word_of(event_id: str, bits: int, seed: int, settings: ReachSettings) -> int:
-    """An event's bits, the order in which they are cleared, and the way to their host."""
+    """An event's bits, the order in which they are cleared, the way to their host, and the number
+    by which answers are drawn.
+    """
+    word = 0
     order = event_order(event_id, settings.orders)
-    above = order.seed | way_of(event_id, seed) << _ORDER_BITS
-    return bits | above << IDENTIFIER_BITS_MAX
+    parts = (answer_number(event_id), way_of(event_id, seed), order.seed, bits)
+    for part, width in zip(parts, reversed(_WIDTHS), strict=True):
+        word = word << width | part
+    return word
+
+
+def _parts_of(word: int) -> list[int]:
+    """Bits, order, way and number, as they are in a word."""
+    parts = []
+    for width in _WIDTHS:
+        parts.append(word & low_bits(width))
+        word >>= width
+    return parts
 
 
 def word_sources(word: int, filters: int) -> list[int]:
@@ -99,6 +121,8 @@ def plan(
             quench=settings.quench,
             summary=settings.summary,
             summary_filters=settings.summary_filters,
+            copies=settings.copies,
+            answer_share=settings.answer_share,
         ),
     )
 
@@ -128,6 +152,8 @@ class _Ways:
         places = zip(sources.lengths.tolist(), sources.bits.tolist(), strict=True)
         self._layout = Layout([Place(length, bits) for length, bits in places])
         self._interests = self._told(sources) if sources.quench else None
+        self._copies = sources.copies
+        self._answer_share = sources.answer_share
 
     def _told(self, sources: PlaceSources) -> Mapping[Place, Interest]:
         kept: dict[Place, list[Wish]] = {}
@@ -167,9 +193,8 @@ class _Ways:
         count = len(self._filters)
         matching = [number for number in sources if number < count]
         word = sum(1 << number - count for number in sources if number >= count)
-        event = word & low_bits(IDENTIFIER_BITS_MAX)
-        order = Order(word >> IDENTIFIER_BITS_MAX & low_bits(_ORDER_BITS))
-        first = word >> IDENTIFIER_BITS_MAX + _ORDER_BITS
+        event, order_seed, first, answer = _parts_of(word)
+        order = Order(order_seed)
         numbers = self._layout.numbers
         start = self._layout.held[publisher]
         way = [start, *self._layout.way(start, event, first)]
@@ -179,27 +204,45 @@ class _Ways:
         ]
         served = self._served(matching, event)
         notified: list[_Arrival] = []
-        is_wanted = self._is_wanted(matching, event, order)
-        for place, parent, steps in self._layout.visits(event, order, is_wanted):
+        matches = {self._filters[number] for number in matching}.__contains__
+        for visit in self._visits(event, order, matches):
+            place, parent, steps = visit
             hops = len(way) - 1 + steps
-            if parent is not None:
+            server = place
+            if parent is not None and self._is_answered(visit, event, order, answer, matches):
+                server, hops = parent, hops - 1
+            elif parent is not None:
                 arrivals.append((numbers[place], numbers[parent], hops))
             notified += [
-                (node, numbers[place], hops + 1)
+                (node, numbers[server], hops + 1)
                 for node in served.get(place, ())
-                if node != numbers[place]
+                if node != numbers[server]
             ]
         return sorted([*arrivals, *notified], key=lambda arrival: arrival[2])
 
-    def _is_wanted(
-        self, matching: Sequence[int], event: int, order: Order
-    ) -> Callable[[Place], bool]:
+    def _visits(self, event: int, order: Order, matches: Callable[[Filter], bool]) -> list[Visit]:
         interests = self._interests
         if interests is None:
-            return lambda _: True
-        matched = {self._filters[number] for number in matching}
-        return lambda place: leads_to(
-            place, event, order, interests[place], lambda wanted: wanted in matched
+            return self._layout.visits(event, order)
+        return self._layout.visits(
+            event, order, lambda place: leads_to(place, event, order, interests[place], matches)
+        )
+
+    def _is_answered(
+        self,
+        visit: Visit,
+        event: int,
+        order: Order,
+        answer: int,
+        matches: Callable[[Filter], bool],
+    ) -> bool:
+        """Whether the parent answers for a place, out of the copy that it has as an heir."""
+        if self._interests is None or not self._answer_share or visit.parent is None:
+            return False
+        return (
+            is_heir(visit.parent, visit.place, self._copies)
+            and answers(visit.parent, visit.place, answer, self._answer_share)
+            and is_last(visit.place, event, order, self._interests[visit.place], matches)
         )
 
     def _served(self, matching: Sequence[int], event: int) -> dict[Place, dict[int, None]]:

@@ -63,7 +63,8 @@ class Copies:
         ]
         for place, chunk in enumerate(chunks or [()]):
             self._number += 1
-            told = CopyTold(seat.place, seat.claim, not place, chunk, self._number)
+            follows = place + 1 < len(chunks)
+            told = CopyTold(seat.place, seat.claim, not place, chunk, self._number, follows)
             self._post.send(peer.node, told)
         seat.copied[peer] = Copied(self._number)
 
@@ -100,11 +101,13 @@ class Copies:
             for place in [p for p, c in copies.items() if c.owner == peer]:
                 if place.overlaps(message.place):
                     del copies[place]
-            known = copies[message.place] = Copy(peer, Seat(message.place, message.claim))
+            seat = Seat(message.place, message.claim)
+            known = copies[message.place] = Copy(peer, seat, message.begins, False)
             while len(copies) > COPIES_MAX:
                 del copies[next(iter(copies))]
         for entry in message.entries:
             known.seat.store(entry, self._bits, now_ms)
+        known.is_whole = known.is_begun and not message.follows
         self._post.send(peer.node, CopyHeard(message.place, message.number))
 
     def on_ended(self, peer: PeerId, message: CopyEnded) -> None:

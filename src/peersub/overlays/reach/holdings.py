@@ -79,6 +79,9 @@ class Copy:
 
     owner: PeerId
     seat: Seat
+    is_begun: bool = True
+    is_whole: bool = True
+    """Whether the owner has told what it keeps there from the begin, and all of that."""
 
 
 class Holdings:
@@ -165,6 +168,9 @@ class Holdings:
         self._gifts.pop(peer.node, None)
         self.directory.lose(peer)
         self.changed = True
+        for copy in self.copies.values():
+            if copy.owner == peer:
+                copy.is_begun = copy.is_whole = False
         for key in [each for each in self._arriving if each[0] == peer.node]:
             del self._arriving[key]
         for given in self.given.values():

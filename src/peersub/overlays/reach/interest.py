@@ -169,9 +169,10 @@ class Interests:
         """Whether an event is of use at a place below an own one, as far as is known."""
         if not self._quench:
             return True
-        return leads_to(below, event, order, self._wanted_at(seat, below), publication.matches)
+        return leads_to(below, event, order, self.wanted_at(seat, below), publication.matches)
 
-    def _wanted_at(self, seat: Seat, below: Place) -> Interest:
+    def wanted_at(self, seat: Seat, below: Place) -> Interest:
+        """What is wanted at a place below an own one and further down, as far as is known."""
         if seat.near[below] == self._me:
             other = self._holdings.seats.get(below)
             return SOMETHING if other is None else other.wanted
@@ -181,7 +182,7 @@ class Interests:
         """What is wanted at an own place and below."""
         kept = ((entry.identifier, entry.filter) for entry in seat.entries())
         own = own_wishes(seat.place, kept, self._summary, with_filters=self._with_filters)
-        parts = [self._wanted_at(seat, below) for below in seat.below()]
+        parts = [self.wanted_at(seat, below) for below in seat.below()]
         return merged(seat.place, own, parts, self._summary)
 
     def review(self) -> None:

@@ -159,13 +159,17 @@ class UnstoreAsked(Message):
 
 @dataclass(frozen=True, slots=True)
 class CopyTold(Message):
-    """What is kept at a place of the sender: for an heir. The first of several begins anew."""
+    """What is kept at a place of the sender: for an heir. The first of several begins anew.
+
+    When nothing follows that was kept before, the heir has all.
+    """
 
     place: Place
     claim: int
     begins: bool
     entries: tuple[Entry, ...]
     number: int
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

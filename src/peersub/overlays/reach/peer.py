@@ -50,6 +50,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.reach.acquaintances import PROBE, Acquaintances
+from peersub.overlays.reach.answering import Answering
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.copies import Copies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
@@ -122,6 +123,7 @@ class ReachPeer:
             with_filters=settings.summary_filters,
         )
         self.copies = Copies(self.holdings, self.post, self.bits, settings.copies)
+        self.answering = Answering(self.holdings, self.interests, settings)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
         self.registrations = Registrations(me, self.bits, self._route, self._out.emit)
         self._is_on = False
@@ -460,22 +462,29 @@ class ReachPeer:
 
     def _visit(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
         """An event is at a place: to the nodes that want it, and further down."""
-        for node in seat.wanting(publication, bits):
-            if node == self.me.node:
-                self._take_home(publication, hops)
-            else:
-                self.post.used(node)
-                self.post.send(node, Notified(publication, hops + 1))
+        self._notify(seat, publication, bits, hops)
         order = event_order(publication.id, self.settings.orders)
         for place, peer in list(seat.near.items()):
             if is_parent(seat.place, place, bits, order) and self.interests.wants(
                 seat, place, bits, order, publication
             ):
                 other = self.holdings.seats.get(place)
+                copy = self.answering.copy_for(seat, place, publication, bits, order)
                 if other is not None:
                     self._visit(other, publication, bits, hops)
+                elif copy is not None:
+                    self._notify(copy, publication, bits, hops)
                 else:
                     self.post.send(peer.node, Spread(publication, bits, place, hops + 1))
+
+    def _notify(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
+        """An event to the nodes that want it by what is kept at a place."""
+        for node in seat.wanting(publication, bits):
+            if node == self.me.node:
+                self._take_home(publication, hops)
+            else:
+                self.post.used(node)
+                self.post.send(node, Notified(publication, hops + 1))
 
     def _on_spread(self, peer: PeerId, message: Spread) -> None:
         publication, bits, hops = message.publication, message.bits, message.hops

@@ -42,6 +42,8 @@ class ReachSettings:
     """How often a node with several places looks for someone to give one to."""
     copies: int = 2
     """Heirs that keep what is kept at a place, should its holder crash."""
+    answer_share: float = 0.0
+    """Of the events for which an heir may answer in place of one below it (§4.4); 0 for none."""
     links_max: int = 512
     """Links beyond which those that nobody needs are closed, the oldest first."""
     home: HomeSettings = field(default_factory=HomeSettings)
@@ -59,5 +61,7 @@ class ReachSettings:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1")
+        if not 0 <= self.answer_share <= 1:
+            raise ValueError(f"answer_share is a share from 0 to 1, not {self.answer_share}")
         if min(self.orders, self.renew_ms, self.copies, self.summary) < 0:
             raise ValueError("orders, renew_ms, copies and summary are not negative")

@@ -11,6 +11,7 @@ Law: `read_plan(folder)` after `write_plan(plan, folder)` equals the plan.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import OrderedDict
@@ -63,8 +64,9 @@ PLANS_OPEN_MAX: Final = 4
 _OVERLAY: Final = b"overlay"
 _DEGREES: Final = b"degrees"
 """Of a tree, in the file of its classes."""
-_INTEREST: Final = b"interest"
-"""What places tell, in the file of places: quench, summary, summary_filters."""
+_SETTINGS: Final = b"settings"
+_PLACE_SETTINGS: Final = ("quench", "summary", "summary_filters", "copies", "answer_share")
+"""Of the holders of places, in the file of these."""
 
 
 class PlanFolderError(ValueError):
@@ -192,12 +194,10 @@ def _write_layers(folder: str, sources: LayerSources, overlay: str) -> None:
 
 
 def _write_places(folder: str, sources: PlaceSources, overlay: str) -> None:
-    interest = {
-        _INTEREST: f"{sources.quench:d} {sources.summary} {sources.summary_filters:d}",
-    }
+    settings = {name: getattr(sources, name) for name in _PLACE_SETTINGS}
     nodes = np.arange(len(sources.lengths))
     places = {"node": nodes, "length": sources.lengths, "bits": sources.bits}
-    _write(folder, PLAN_PLACES, places, overlay, interest)
+    _write(folder, PLAN_PLACES, places, overlay, {_SETTINGS: json.dumps(settings)})
     kept = {"row": sources.identifiers.rows(), "identifier": sources.identifiers.numbers}
     _write(folder, PLAN_IDENTIFIERS, kept, overlay)
     homes = {"row": sources.homes.rows(), "node": sources.homes.numbers}
@@ -324,16 +324,13 @@ def _read_places(folder: str) -> PlaceSources | None:
         return None
     places, filters = _read(folder, PLAN_PLACES), _read(folder, PLAN_FILTERS)
     kept, homes = _read(folder, PLAN_IDENTIFIERS), _read(folder, PLAN_HOMES)
-    quench, summary, summary_filters = map(int, places.schema.metadata[_INTEREST].split())
     return PlaceSources(
         filters=tuple(filters["filter"].to_pylist()),
         lengths=_numbers(places["length"]),
         bits=_numbers(places["bits"]),
         identifiers=_sets_by_row(kept["row"], kept["identifier"], filters.num_rows),
         homes=_sets_by_row(homes["row"], homes["node"], filters.num_rows),
-        quench=bool(quench),
-        summary=summary,
-        summary_filters=bool(summary_filters),
+        **json.loads(places.schema.metadata[_SETTINGS]),
     )
 
 
