@@ -6,15 +6,25 @@ from typing import Any
 
 import pytest
 
-from peersub.overlays.core.causes import PeerConnected, Received, Start, Timer, TimerFired
+from peersub.filters import Filter
+from peersub.overlays.core.causes import (
+    PeerConnected,
+    Received,
+    Start,
+    Subscribe,
+    Timer,
+    TimerFired,
+)
 from peersub.overlays.core.effects import Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.dag.layer import Asked, Edge, Layer, Wish
-from peersub.overlays.dag.linking import INVITATIONS_MAX, INVITE
+from peersub.overlays.dag.linking import FORMING_MAX, INVITATIONS_MAX, INVITE
 from peersub.overlays.dag.messages import (
     Invite,
+    Label,
     Later,
+    LayersTold,
     LinkDown,
     LinkUpOk,
     Offer,
@@ -160,3 +170,23 @@ def test_who_has_too_few_edges_lets_its_neighbour_find_somebody():
     said = told(peer, OTHER, RequestVal("", OTHER, ()))
     assert (THIRD, RequestVal("", OTHER, (ME,))) in said
     assert told(member(OTHER), OTHER, RequestVal("", OTHER, ())) == [], "there is nobody else"
+
+
+def test_who_takes_an_edge_says_so_before_anything_else():
+    """What comes before the other end knows of the edge, it does not heed: layers, labels."""
+    peer = member(THIRD)
+    peer.handle(Subscribe("s1", Filter("TRUE")), 5)
+    said = told(peer, OTHER, Offer("", 5, 0, 7, False, False, Label(9, OTHER), True))
+    to_other = [message for to, message in said if to == OTHER]
+    assert isinstance(to_other[0], LinkUpOk)
+    assert LayersTold(("*",)) in to_other[1:]
+    assert peer.layers[""].label == Label(9, OTHER)
+
+
+def test_a_request_of_one_who_may_have_taken_the_offer_is_no_reason_to_say_that_there_is_no_edge():
+    """It would drop the edge, and the answer that is on its way bring up the other half of it."""
+    peer = member(THIRD)
+    offering(peer)
+    for number in range(FORMING_MAX):
+        peer.layers[""].forming[PeerId(f"m{number}")] = Asked()
+    assert told(peer, THIRD, RequestVal("", OTHER, (THIRD,))) == []

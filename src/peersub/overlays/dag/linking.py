@@ -198,8 +198,8 @@ class Linking:
             if ahead is not None:
                 host.send(ahead, RequestVal(layer.name, origin, path))
                 return
-        if is_near:
-            return
+        if is_near or origin in layer.offers:
+            return  # nor is it told that there is none: it may have taken what is offered
         if not host.takes_edges(layer) or len(layer.forming) >= FORMING_MAX:
             host.send(origin, LinkDown(layer.name, True, self._told(layer, origin)))
             return
@@ -254,7 +254,6 @@ class Linking:
         known = self._told(layer, peer)
         layer.drop(peer)
         layer.edges[peer] = Edge((val + shift) % VALUES, lid, True, layer.turns, shift)
-        host.edge_up(layer, peer, offer.label, offer.is_announced)
         assert layer.label is not None
         answer = LinkUpOk(
             layer.name,
@@ -268,7 +267,9 @@ class Linking:
             layer.is_announced,
             known,
         )
+        # First of all: what is said over an edge before the other end knows of it is not heard.
         host.send(peer, answer)
+        host.edge_up(layer, peer, offer.label, offer.is_announced)
 
     def _told(
         self, layer: Layer, peer: PeerId, path: tuple[PeerId, ...] = ()
