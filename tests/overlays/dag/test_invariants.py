@@ -12,6 +12,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.dag.invariants import NetworkChecker, check_quiet
 from peersub.overlays.dag.layer import Edge, Layer
+from peersub.overlays.dag.messages import Label
 from peersub.overlays.dag.orientation import points_at, turned
 from peersub.overlays.dag.peer import DagPeer
 from peersub.overlays.dag.settings import DagSettings
@@ -267,3 +268,16 @@ def test_at_rest_nodes_are_in_the_layers_that_they_need_and_no_others():
         "a is no member of layer 'string:A', which s1 needs",
         "b stays in layer '*', which nothing there needs",
     ]
+
+
+def test_a_turn_that_is_wanted_and_kept():
+    made = line()
+    made.layer("a").is_pressed = True
+    assert any("keeps its turn, which is wanted" in text for text in made.look())
+
+
+def test_a_part_that_has_two_names_at_rest():
+    made = line()
+    for node, layer in ((node, made.layer(node)) for node in made.peers):
+        layer.label = Label(1, PeerId("a" if node < "c" else "c"))
+    assert any("has the names" in text for text in check_quiet(list(made.peers.values())))

@@ -340,9 +340,9 @@ class NetworkChecker:
 
 def _check_idleness(peer: DagPeer, layer: Layer) -> list[str]:
     """Whoever is on turn, and has something to say, says it in the step in which it can."""
-    if layer.queued and layer.edges and layer.is_sink and not layer.inviting:
-        waiting = len(layer.queued)
-        return [f"{peer.me} is on turn on layer {layer.name!r}, and keeps {waiting} events"]
+    if layer.wants_turn and layer.edges and layer.is_sink and not layer.inviting:
+        what = f"{len(layer.queued)} events" if layer.queued else "its turn, which is wanted"
+        return [f"{peer.me} is on turn on layer {layer.name!r}, and keeps {what}"]
     return []
 
 
@@ -482,4 +482,7 @@ def _check_layer_at_rest(name: str, members: dict[PeerId, Layer]) -> list[str]:
     if len(reached) < len(members):
         apart = [me for me in members if me not in reached]
         return [f"layer {name!r} is in parts: {_some([*reached])} do not reach {_some(apart)}"]
+    labels = dict.fromkeys(layer.label for layer in members.values())
+    if len(labels) > 1:
+        return [f"layer {name!r} is in one part, which has the names {[*labels]}"]
     return []
