@@ -1,4 +1,4 @@
-"""The directory: per layer a few who are its members, the same at every node.
+"""The directory: per layer a few who are its members; the first one is the same at every node.
 
 It holds the stewards that announced themselves to everybody. Nodes that become neighbours on the
 layer of everybody exchange what they know, and pass on what is new to them, so that parts that grow

@@ -137,7 +137,10 @@ class Everybody:
     # --- acquaintances -------------------------------------------------------------------------
 
     def acquaintances(self, count: int) -> list[str]:
-        """Some of the nodes that this one has heard of: those that were neighbours first."""
+        """Some of the nodes that this one has heard of: those that were neighbours first.
+
+        They are half of them at most if there are others: after many crashes all of them are gone.
+        """
         peer = self._peer
         layer = peer.layers[EVERYBODY]
         former = [node for node in self._former if node != peer.me.node]
@@ -145,7 +148,8 @@ class Everybody:
         heard |= dict.fromkeys(self._contacts)
         linked = {each.node: None for each in layer.edges}
         others = [node for node in heard if node not in linked and node not in self._former]
-        return [*former, *peer.repair.draw_order(others, "dag/acquaintance")][:count]
+        kept = max(count // 2, count - len(others))
+        return [*former[:kept], *peer.repair.draw_order(others, "dag/acquaintance")][:count]
 
     def lost(self, other: PeerId) -> None:
         """A node cannot be reached: it may come back. Who knows it from probes keeps its time."""

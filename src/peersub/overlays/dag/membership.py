@@ -125,7 +125,10 @@ class Membership:
 
     def _is_ready(self, layer_name: str) -> bool:
         layer = self._peer.layers.get(layer_name)
-        return layer is not None and layer.is_member and layer.is_announced
+        if layer is None or not layer.is_member or not layer.is_announced:
+            return False
+        # All nodes hear just now that there is no such layer: it is founded again after that.
+        return self._peer.departures.stage(layer) is not Stage.WITHDRAWING
 
     def waiting_on(self, name: str) -> tuple[PeerId, ...]:
         """The peers whose answer a subscription needs."""
@@ -225,12 +228,13 @@ class Membership:
         peer = self._peer
         assert layer.label is not None
         label = Label(layer.label.stamp, peer.me)
-        peer.directory.note(Entry(layer.name, label))
         before = self._announcing.get(layer.name)
         if gone is not None:
+            # As at those who hear of it: else a line is pushed out for one that is void.
             peer.directory.withdraw(layer.name, gone)
         elif before is not None:
             gone = before.gone
+        peer.directory.note(Entry(layer.name, label))
         self._numbers += 1
         wave = Announce(layer.name, peer.me, self._numbers, label, gone)
         announcing = self._announcing[layer.name] = _Announcing(key_of(wave), gone)
@@ -288,13 +292,16 @@ class Membership:
 
     def adopted(self, layer: Layer) -> None:
         """The part has another name. Who was its steward need not link up any more."""
-        if not layer.is_named_after(self._peer.me):
-            self._merging.pop(layer.name, None)
-            self._peer.waves.release(layer.name)
+        self._merging.pop(layer.name, None)
+        self._peer.waves.release(layer.name)
         self.look(layer)
 
-    def wish_failed(self, layer: Layer, other: PeerId) -> None:
-        """A steward that cannot link up with another one says again that it is there."""
+    def merging_ended(self, layer: Layer, other: PeerId) -> None:
+        """A steward has linked up with another one, or cannot: it says again that it is there.
+
+        Unless it is no steward any more. Its label may have become the larger one meanwhile, and
+        there may be others whose waves it held back.
+        """
         if self._merging.get(layer.name) == other:
             del self._merging[layer.name]
             self._peer.waves.release(layer.name)

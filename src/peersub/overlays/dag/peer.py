@@ -33,11 +33,7 @@ from peersub.overlays.core.causes import (
     TimerFired,
     Unsubscribe,
 )
-from peersub.overlays.core.effects import (
-    Drop,
-    Effect,
-    SetTimer,
-)
+from peersub.overlays.core.effects import Drop, Effect, SetTimer
 from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
@@ -273,6 +269,7 @@ class DagPeer:
         self.repair.meet(layer, peer, label, is_announced)
         if is_first:
             self.membership.became_member(layer)
+        self.membership.merging_ended(layer, peer)
         if layer.name == EVERYBODY:
             self.everybody.edge_up(peer)
             self.company.edge_up(peer)
@@ -284,7 +281,7 @@ class DagPeer:
 
     def wish_failed(self, layer: Layer, peer: PeerId, wish: Wish, is_member: bool) -> None:
         """There will be no such edge."""
-        self.membership.wish_failed(layer, peer)
+        self.membership.merging_ended(layer, peer)
         # Nor does it help to ask again: whoever has too many edges seldom has fewer later.
         layer.known.pop(peer, None)
         if wish.merges and is_member and layer.label is not None:

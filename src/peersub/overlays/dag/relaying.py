@@ -52,6 +52,8 @@ class Relaying:
                 peer.emit(Drop("too much waits for a link", message.publication.id, contact))
                 return
             waiting.append(message)
+        else:
+            self._waiting.pop(contact, None)  # it is the same link again that was to be closed
         peer.send(contact, message)
 
     def on_relay(self, sender: PeerId, message: Relay) -> None:

@@ -5,8 +5,8 @@ parts the larger label spreads over both. A member that loses a neighbour cannot
 part is still one: after a while it counts the part, by a wave that gives it a new label, unless
 another who lost somebody did so meanwhile. When the wave is back it asks who should be in the same
 part: the former steward, those whom the directory lists, and on the layer of everybody some of the
-nodes that it knows. Whoever answers with another label gets an edge. If nobody whom the directory
-lists is left, it announces itself to all nodes in their place; other stewards of the layer
+nodes that it knows. Whoever answers with another label gets an edge. If the one whom the directory
+lists first is not left, it announces itself to all nodes in its place; other stewards of the layer
 that hear of it link up with it. Nodes that were neighbours on the layer of everybody are tried now
 and then, so that the sides of a partition find each other.
 
@@ -54,6 +54,8 @@ class _Check:
     """When to count, or to ask again."""
     label: Label | None = None
     """The label that the count gave the part."""
+    rendezvous: Label | None = None
+    """The label of the part before it was in doubt: its steward is asked."""
     is_back: bool = False
     """Whether the wave is back."""
     asked: dict[str, int] = field(default_factory=dict)
@@ -61,7 +63,10 @@ class _Check:
     is_recheck: bool = False
     """Whether the part need not be counted, only be compared."""
     is_listed: bool = False
-    """Whether the directory lists somebody who is in the part, or was linked with it."""
+    """Whether the directory lists somebody first who is in the part, or was linked with it.
+
+    Further lines may have been pushed out of the directories of others.
+    """
     is_outdated: bool = False
     """Whether parts of the network have met since, so that there may be others to compare with."""
 
@@ -99,6 +104,10 @@ class Repair:
         # The largest of three draws: of many who lost somebody few begin to count at first.
         share = max(draw_share(peer.seed, "dag/repair", *about, each) for each in range(3))
         delay_ms = int((0.5 + 3 * share) * peer.settings.repair_ms)
+        before = self._checks.get(layer.name)
+        if before is not None:
+            # Somebody else is lost while the part is counted: nobody has asked that steward yet.
+            layer.former_label = layer.former_label or before.rendezvous
         layer.former_label = layer.former_label or layer.label
         self._checks[layer.name] = _Check(peer.now_ms + delay_ms)
         peer.set_timer(Timer(CHECK, layer.name), delay_ms)
@@ -129,7 +138,7 @@ class Repair:
             if layer.is_named_after(self._peer.me):
                 check.label = layer.label
                 check.is_recheck = False
-                self._counted(layer, check, None, is_whole=True)
+                self._counted(layer, check, is_whole=True)
             else:
                 del self._checks[layer.name]  # whoever it is named after sees to it
         elif check.label is None:
@@ -144,13 +153,13 @@ class Repair:
         peer = self._peer
         assert layer.label is not None
         label = check.label = Label(layer.label.stamp + 1, peer.me)
-        rendezvous = layer.former_label
+        check.rendezvous = layer.former_label
         layer.label = label
         layer.former_label = None
         check.due_ms = peer.now_ms + peer.settings.wish_ms
 
         def counted(is_whole: bool, _: Label | None) -> None:
-            self._counted(layer, check, rendezvous, is_whole)
+            self._counted(layer, check, is_whole)
 
         wave = Census(layer.name, label)
         peer.waves.begin(wave, layer.edges, peer.now_ms, counted)
@@ -168,9 +177,7 @@ class Repair:
                 peer.send(sender, Labelled(layer.name, layer.label, layer.is_announced))
             peer.waves.settle(key_of(wave))
 
-    def _counted(
-        self, layer: Layer, check: _Check, rendezvous: Label | None, is_whole: bool
-    ) -> None:
+    def _counted(self, layer: Layer, check: _Check, is_whole: bool) -> None:
         if self._checks.get(layer.name) is not check:
             return
         if layer.label != check.label:
@@ -180,13 +187,13 @@ class Repair:
             self.doubt(layer)
             return
         check.is_back = True
-        nodes = {rendezvous.steward.node: None} if rendezvous is not None else {}
+        nodes = {} if check.rendezvous is None else {check.rendezvous.steward.node: None}
         if layer.name == EVERYBODY:
             nodes |= dict.fromkeys(self._peer.acquaintances(self._peer.settings.probes))
         else:
-            nodes |= {each.node: None for each in self._peer.directory.contacts(layer.name)}
             listed = self._peer.directory.contacts(layer.name)
-            check.is_listed = self._peer.me in listed
+            nodes |= {each.node: None for each in listed}
+            check.is_listed = listed[:1] == [self._peer.me]
         nodes.pop(self._peer.me.node, None)
         for node in nodes:
             check.asked[node] = 0
@@ -245,7 +252,7 @@ class Repair:
         else:
             if message.is_sure:
                 peer.same_part(layer, sender)
-            if check is not None and peer.directory.lists(layer.name, sender):
+            if check is not None and peer.directory.contacts(layer.name)[:1] == [sender]:
                 check.is_listed = True
         if check is not None:
             check.asked.pop(sender.node, None)
