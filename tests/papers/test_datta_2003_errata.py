@@ -11,9 +11,10 @@ row what the paper leaves wrong or open, and what is done
 5   one lid for all layers (Module 2) makes them depend on each other: a lid per layer
 6   a request that is forwarded bare is answered to the forwarder: it carries its origin
 7   a value from `respond val` closes cycles at who has edges: only who has none takes one
-8   lids change while a link is forming, and may be equal when it comes up: then it does not
+8   lids change while a link is forming, and may be equal when it comes up: then the sink takes the
+    next one, if that changes no edge, and no turn changes a lid
 9   Module 4's trigger is "receives respond val": it is run whenever a processor becomes a sink
-10  Module 4 may refuse a link for ever: the roles change
+10  Module 4 may refuse a link for ever: the ends agree by how much they shift each other's values
 11  who joins by a sink has one link, and hangs on it: it goes on until it has three
 12  Note 3.2 says nothing of connectivity, which is lost: members look for others
 13  Module 5 forwards for ever: ids, and a memory of them
@@ -39,7 +40,10 @@ from papers.shared_memory_dag import (
     random_edges,
     random_memory,
 )
-from peersub.overlays.dag.orientation import lid_below, turned
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.dag.layer import Edge, Layer
+from peersub.overlays.dag.orientation import newcomer_value, points_at, turned
+from peersub.overlays.dag.settings import DagSettings
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 GRAPHS = range(40)
@@ -211,13 +215,16 @@ def test_row_8_with_equal_lids_an_edge_points_at_nobody() -> None:
     assert all(goes_on_while_others_join(Literally.NOTHING, seed) for seed in range(20))
 
 
-def test_row_8_a_sink_may_lower_its_lid_to_take_who_has_the_same() -> None:
+def test_row_8_a_sink_takes_the_next_lid_to_have_an_edge_with_who_has_the_same() -> None:
     """All its edges point at it anyway, and still do."""
-    memory = memory_of([(0, 1), (0, 2)], lids=[4, 5, 6], vals=[0, 0, 1])
+    memory = memory_of([(0, 1), (0, 2)], lids=[4, 6, 3], vals=[0, 0, 1])
     assert memory.sinks() == [0]
-    lower = lid_below(memory.lid[0], limit=4, taken=[5, 6])
-    assert lower == 0
-    memory.lid[0] = lower
+    layer = Layer("", DagSettings())
+    layer.lid = memory.lid[0]
+    for other in memory.around[0]:
+        layer.edges[PeerId(str(other))] = Edge(memory.val[other], memory.lid[other], True, 0)
+    assert layer.lid_beside(4) == 5
+    memory.lid[0] = 5
     assert memory.sinks() == [0]
 
 
@@ -247,14 +254,16 @@ def refusals(vals: list[int], lids: list[int]) -> list[bool]:
 
 
 def test_row_10_members_that_keep_in_step_may_refuse_each_other_for_ever() -> None:
-    """Whenever 0 is a sink, 2 is one value behind: `link down`, again and again. With the roles
-    changed it comes up at once: 0 asks 2, which is a sink as well."""
-    assert refusals([1, 1, 0, 0], [0, 1, 2, 3]) == [True] * 15
-    memory = memory_of([(0, 1), (2, 3)], [0, 1, 2, 3], [1, 1, 0, 0])
-    memory.forming[2].append(0)
-    memory.create_connections(2)
-    assert (0, 2) in memory.edges()
-    assert memory.is_acyclic()
+    """Whenever 0 is a sink, 2 is one value behind: `link down`, again and again. With 2's values
+    shifted as 0 gives them to newcomers their edge points at 0 each time that 0 is a sink."""
+    lids, vals = [0, 1, 2, 3], [1, 1, 0, 0]
+    assert refusals(vals, lids) == [True] * 15
+    shift = (newcomer_value(vals[0], lids[0], lids[2]) - vals[2]) % 3
+    memory = memory_of([(0, 1), (2, 3)], lids, vals)
+    for _ in range(30):
+        val, theirs = memory.val[0], (memory.val[2] + shift) % 3
+        assert points_at(val, memory.lid[0], theirs, memory.lid[2]) or 0 not in memory.sinks()
+        memory.round()
 
 
 def articulation_points(memory: Memory) -> list[int]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from peersub.overlays.dag.orientation import (
     first_free_lid,
     is_sink,
-    lid_below,
     newcomer_value,
     points_at,
     precedes,
@@ -93,19 +92,6 @@ def test_a_newcomer_points_at_the_sink_that_took_it(val, lid, newcomer_lid):
     if lid != newcomer_lid:
         newcomer = newcomer_value(val, lid, newcomer_lid)
         assert points_at(val, lid, newcomer, newcomer_lid)
-
-
-@given(sinks(), LIDS)
-def test_a_sink_that_lowers_its_lid_is_still_one(sink, limit):
-    val, lid, around = sink
-    lids = [other_lid for _, other_lid in around]
-    lower = lid_below(lid, limit, lids)
-    if lower is None:
-        assert all(free in lids for free in range(limit))
-    else:
-        assert lower < limit
-        assert lower not in lids
-        assert is_sink(val, lower, around)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -35,7 +35,6 @@ __all__ = [
     "Neighbour",
     "first_free_lid",
     "is_sink",
-    "lid_below",
     "newcomer_value",
     "points_at",
     "precedes",
@@ -139,16 +138,3 @@ def newcomer_value(val: int, lid: int, newcomer_lid: int) -> int:
     """
     assert lid != newcomer_lid, "neighbours have different lids"
     return succeeding(val) if newcomer_lid < lid else val
-
-
-def lid_below(lid: int, limit: int, taken: Iterable[int]) -> int | None:
-    """The lid a sink may take to be smaller than the limit: its own, or the first free one if that
-    is. A smaller lid changes no edge of a sink, since all point at it already.
-
-    >>> lid_below(2, 5, [7]), lid_below(5, 5, [0, 6]), lid_below(5, 1, [0, 6])
-    (2, 1, None)
-    """
-    if lid < limit:
-        return lid
-    free = first_free_lid(taken)
-    return free if free < limit else None
