@@ -26,6 +26,7 @@ from peersub.overlays.reach.balancing import (
     answer_number,
     answers,
     copy_bits,
+    is_heir,
     is_last,
     pushes,
 )
@@ -47,14 +48,26 @@ class Replication:
     """Copies at parents.
 
     Args:
-        orders: of bits, all that events have.
+        orders: of bits, all that events have; 0 for one of its own for each event.
         depth: places above that keep copies, for each order.
         share: of the events that a parent answers, if it may.
+        heirs: places that have copies should the holder of a place crash; these answer then, and
+            no other ones.
     """
 
     orders: int = 4
     depth: int = 2
     share: float = 0.8
+    heirs: int = 0
+
+    def has_copy(self, parent: Place, place: Place) -> bool:
+        """Whether a parent keeps a copy of what a place keeps."""
+        if self.heirs:
+            return is_heir(parent, place, self.heirs)
+        orders = [fixed_order(number) for number in range(self.orders)]
+        bit = differing_bit(parent, place)
+        assert bit is not None
+        return bool(copy_bits(place, orders, self.depth) >> bit & 1)
 
 
 @dataclass(slots=True)
@@ -301,6 +314,8 @@ class Network:
         return pushes(loads, before.arrived, before.heats, lambda _: self.layout.held)
 
     def _copies(self, replication: Replication) -> int:
+        if replication.heirs:
+            return 0  # They are there in any case.
         orders = [fixed_order(number) for number in range(replication.orders)]
         return sum(
             sum(map(len, kept.values())) * copy_bits(place, orders, replication.depth).bit_count()
@@ -317,7 +332,6 @@ class Network:
         """The places for which their parents answer."""
         if replication is None or quenching == "none":
             return {}
-        orders = [fixed_order(number) for number in range(replication.orders)]
         bits, order = self._event_bits[event], self.order(event, replication.orders)
         interests = self.interests(quenching)
         number = answer_number(self.workload.events[event].id)
@@ -325,9 +339,7 @@ class Network:
         for place, parent, _ in visits:
             if parent is None or not answers(parent, place, number, replication.share):
                 continue
-            bit = differing_bit(parent, place)
-            assert bit is not None
-            if copy_bits(place, orders, replication.depth) >> bit & 1 and is_last(
+            if replication.has_copy(parent, place) and is_last(
                 place, bits, order, interests[place], partial(self.matches, event)
             ):
                 found[place] = parent

@@ -169,7 +169,8 @@ def _balance(result: ReachResult) -> Table:
             *("identifiers\npushed", "entries\ncopied"),
         ),
         f"replicate: {replication.orders} orders, copies {replication.depth} deep for each, "
-        f"parents answer {replication.share:.0%} of what they may.",
+        f"parents answer {replication.share:.0%} of what they may.\nheirs: who has a copy should "
+        "the holder crash answers; no other copies.",
     )
     for point in result.points:
         for name in BALANCINGS if point.balanced else ():

@@ -10,6 +10,7 @@ from typing import Final
 from peersub.bench.reach.measure import QUENCHINGS, Network, Outcome, Quenching, Replication
 from peersub.bench.reach.workload import MAPS, MapKind, draw_reach_workload, map_text
 from peersub.overlays.reach.identifiers import IDENTIFIER_BITS_MAX
+from peersub.overlays.reach.settings import ReachSettings
 from peersub.workloads.settings import Skew
 
 __all__ = ["BALANCINGS", "Figure", "MapPoint", "ReachBenchSettings", "ReachResult", "run_reach"]
@@ -20,7 +21,7 @@ QUENCHED_SHARE_MAX: Final = 0.5
 """Of the places visited: what wishes with filters leave."""
 CHOSEN_SHARE_MAX: Final = 1.05
 """Places visited by the sample under a map that was chosen by it / under another one."""
-BALANCINGS: Final = ("none", "push", "replicate", "both")
+BALANCINGS: Final = ("none", "push", "replicate", "both", "heirs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +237,7 @@ def _balanced(
     network: Network, before: Outcome, settings: ReachBenchSettings
 ) -> dict[str, Outcome]:
     """Balanced in each way; what is pushed follows from the loads before."""
+    heirs = Replication(orders=0, share=settings.replication.share, heirs=ReachSettings().copies)
     replicated = network.run("filters", replication=settings.replication)
     return {
         "none": before,
@@ -244,4 +246,5 @@ def _balanced(
         "both": network.run(
             "filters", moved=network.pushes(replicated), replication=settings.replication
         ),
+        "heirs": network.run("filters", replication=heirs),
     }

@@ -143,11 +143,12 @@ def is_last(
 ) -> bool:
     """Whether nothing else that the event looks for is reached through a place, by its interest.
 
-    What is told of places of its own length or more, and has its bits, is kept at the place itself.
+    A wish that the place hosts is kept there. What is kept further down lacks a bit of the place;
+    so do its low bits, unless the place has bits beyond them, and then it does not host these.
     """
     if not place.bits:
         return True  # There are no subsets of the empty set.
-    if interest == SOMETHING or interest.shortest < place.length:
+    if interest == SOMETHING:
         return False
     others = [
         (identifier, wanted)
