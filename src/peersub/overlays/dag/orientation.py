@@ -116,8 +116,9 @@ def turned(val: int, lid: int, neighbours: Iterable[Neighbour]) -> Neighbour:
 def first_free_lid(taken: Iterable[int], *, above: int = -1) -> int:
     """The smallest lid above the given one that is not taken.
 
-    Small lids make short ways: lids drawn at random order a layer into long chains, and a member
-    waits for all the chain below it.
+    Where all values are equal small lids make short ways: lids drawn at random would order a layer
+    into long chains, and a member waits for all the chain below it. Edges that come up one by one
+    point at sinks, whatever the lids.
 
     >>> first_free_lid([0, 1, 3]), first_free_lid([0, 1, 3, 4], above=2), first_free_lid([])
     (2, 5, 0)

@@ -535,7 +535,8 @@ class DagPeer:
         if not layer.edges:
             if layer.forming and not layer.offers and layer.is_member:
                 self.linking.invite(layer)
-            if layer.is_member and not self.repair.is_due(layer):
+            is_alone = not (layer.wishes or layer.forming or self.repair.is_due(layer))
+            if layer.is_member and is_alone:
                 layer.queued.clear()
             layer.is_pressed = False
         elif not layer.is_sink:
