@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from audit_runs import deliveries_wanted, traced_run
-from peersub.overlays.core.causes import Received, Start
-from peersub.overlays.core.effects import Drop, Send
+from peersub.filters.filter import Filter
+from peersub.overlays.core.causes import Received, Start, Subscribe
+from peersub.overlays.core.effects import Drop, ProposeMove, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.messages import Notify
@@ -18,10 +19,13 @@ from peersub.simulator.activities import (
     PartitionActivity,
     PublishActivity,
     RestartActivity,
+    SubscribeActivity,
 )
+from peersub.simulator.content import WorkloadChoice
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.settings import NetworkSettings
 from peersub.simulator.swarm import swarm_scenario
+from peersub.trace.checkers import DeliveryChecker
 from peersub.trace.schema import FaultKind, header_line, record_line
 from trace_steps import Story
 
@@ -148,21 +152,90 @@ SCENARIOS = {
 }
 
 
+def in_words_of_a_summary(counts):
+    names = {"duplicate": "duplicates", "repeated_after_crash": "repeated"}
+    told = ("expected", "delivered", "missed", "spurious", "duplicate", "repeated_after_crash")
+    return {each: counts[names.get(each, each)] for each in (*told, "late")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_audit_agrees_with_the_checker_of_the_run(spark, tmp_path, name):
     run = traced_run(SCENARIOS[name])
     counts, found = audit_of(spark, tmp_path, run.lines)
-    names = {"duplicate": "duplicates", "repeated_after_crash": "repeated"}
-    told = ("expected", "delivered", "missed", "spurious", "duplicate", "repeated_after_crash")
-    assert {each: counts[names.get(each, each)] for each in (*told, "late")} == {
-        each: run.summary[each] for each in (*told, "late")
-    }
+    told = in_words_of_a_summary(counts)
+    assert told == {each: run.summary[each] for each in told}
     listed = Counter(row["finding"] for row in found)
     assert listed["missed"] == run.summary["missed"]
     assert bool(run.summary["missed"]) != name.startswith("calm")
     assert run.summary["expected"]
     assert all(row["cause"] and row["node"] for row in found)
+
+
+# --- subscribers that move ------------------------------------------------------------------------
+
+
+def test_what_comes_on_both_nodes_of_subscribers_that_move_is_in_order(spark, tmp_path):
+    coming = (SubscribeActivity(count=24, every_ms=250), PublishActivity(count=40, every_ms=150))
+    scenario = Scenario(
+        overlay="dag",
+        nodes=8,
+        subscriptions=0,
+        seed=1,
+        workload=WorkloadChoice(kind="symbols"),
+        settings={"linger_ms": 2_000},
+        quiet_limit_ms=300_000,
+        phases=(ScenarioPhase(name="coming", steps=coming),),
+    )
+    run = traced_run(scenario)
+    pairs = [(event, name) for *_, event, names in delivering(run.lines) for name in names]
+    assert len(pairs) > len(set(pairs))
+    counts, found = audit_of(spark, tmp_path, run.lines)
+    told = in_words_of_a_summary(counts)
+    assert told == {each: run.summary[each] for each in told}
+    assert counts["delivered"] == len(pairs)
+    assert {row["finding"] for row in found} <= {"excused"}
+
+
+def test_each_node_of_a_subscriber_that_moves_is_judged_by_itself(spark, tmp_path):
+    def moves_to(node):
+        return story.step(node, Subscribe("s", Filter("x > 0"), moved=True))
+
+    def came(event, *nodes):
+        story.publish("p", event, x=1)
+        for node in nodes:
+            story.deliver(node, event, "s")
+        return story
+
+    story = Story().phase("calm").subscribe("a", "s", "x > 0")
+    came("before", "a").step("a", Start(), [ProposeMove("s", "b")])
+    moves_to("b")
+    came("not yet ready", "a", "b").ready("b", "s")
+    came("on both", "a", "b")
+    came("doubled", "a", "b", "b")
+    came("on the old one", "a").wait(20_000)
+    came("under way", "b").unsubscribe("a", "s")
+    came("after", "b", "a").wait(20_000)
+    moves_to("a").ready("a", "s")
+    came("and back", "a", "b").unsubscribe("a", "s")
+    moves_to("a").ready("a", "s").deliver("a", "and back", "s").unsubscribe("b", "s")
+    came("alone", "a").wait(20_000)
+
+    checker = DeliveryChecker()
+    for record in story.records:
+        checker.observe(record)
+    checker.finish(story.now_ms)
+    lines = [header_line(overlay="told"), *(record_line(record) for record in story.records)]
+    counts, found = audit_of(spark, tmp_path, lines)
+    for name in ("expected", "delivered", "missed", "excused", "spurious", "repeated", "late"):
+        assert counts[name] == getattr(checker.counts, name), name
+    assert counts["duplicates"] == checker.counts.duplicate
+    assert {(row["finding"], row["event_id"], row["node"]) for row in found} == {
+        ("duplicate", "doubled", "b"),
+        ("missed", "on the old one", "b"),
+        ("excused", "under way", "a"),
+        ("spurious", "after", "a"),
+    }
 
 
 # --- planted faults ------------------------------------------------------------------------------

@@ -17,8 +17,16 @@ duplicate delivered once more; with a trace, a node that started again may repea
           it cannot remember, and that is counted as `repeated`, not as a duplicate
 ========= ==========================================================================================
 
-With a trace these are the rules of `trace.checkers`, and the counts agree with the checker's. The
-name of a subscription counts as one subscription, on whichever node it lives.
+With a trace these are the rules of `trace.checkers`, and the counts agree with the checker's. As
+there, a subscription is one on each of its homes (`evidence`): a subscriber that moves has it on
+two nodes for a while, each owes it the event, and what comes on both is no duplicate. That the
+subscriber takes it once is its own business, and in no trace. So a pair is judged once for each
+node on which the subscription was ready when the event was published, and wherever else it came;
+where it was ready nowhere, once. Expected pairs become as many rows as their subscription has homes
+then or later: one, unless it moved.
+
+Without a trace nothing tells of homes: the name is one subscription, on whichever node. In both
+cases it has one filter, that of match: what came while a name stood for another filter is spurious.
 """
 
 from __future__ import annotations
@@ -29,7 +37,7 @@ from typing import Any, Final
 from pyspark.sql import functions as sql
 
 from peersub.pipeline.causes import explained
-from peersub.pipeline.evidence import Evidence, event_times, node_revivals, subscription_states
+from peersub.pipeline.evidence import Evidence, event_times, node_revivals, subscription_homes
 from peersub.pipeline.schemas import FINDINGS, JUDGEMENTS
 
 __all__ = ["Population", "audited", "findings", "judged"]
@@ -102,9 +110,11 @@ def _with_no_evidence(rows: Any) -> Any:
     nothing = sql.lit(None).cast("string")
     return rows.withColumns(
         {
+            "home": nothing,
+            "number": sql.lit(None).cast("int"),
+            "stands": sql.col("wanted"),
             "ready": sql.col("wanted"),
             "due": sql.col("wanted"),
-            "home": nothing,
             "excuse": nothing,
             "fault": nothing,
             "in_time": sql.lit(True),
@@ -114,54 +124,106 @@ def _with_no_evidence(rows: Any) -> Any:
 
 
 def _with_evidence(rows: Any, evidence: Evidence) -> Any:
-    """What the trace says about each row: was it due, is the copy in order, may it be repeated."""
+    """What the trace says about each row: was it due, is the copy in order, may it be repeated.
+
+    What is wanted becomes a row for each home of the subscription that may get it: mostly one.
+    """
+    wanted, moment, at = sql.col("wanted"), sql.col("moment"), sql.col("at")
     told = (
         rows.join(event_times(evidence), "event_id", "left")
-        .join(subscription_states(evidence), "subscription_id", "left")
+        .join(subscription_homes(evidence), "subscription_id", "left")
         .join(sql.broadcast(node_revivals(evidence)), "node", "left")
+        .withColumn("fault", sql.when(~wanted, _fault_of_copy()))
+        .withColumn(
+            "at", sql.explode_outer(sql.when(wanted, _homes_wanting()).otherwise(_reached()))
+        )
     )
-    wanted, moment = sql.col("wanted"), sql.col("moment")
-    state = sql.when(wanted, _state_at(sql.col("published"))).alias("state")
-    told = told.withColumn("state", state)
+    told = told.withColumn("state", sql.when(wanted, _state_at(at, sql.col("published"))))
     ready = sql.coalesce(sql.col("state.ready"), sql.lit(False))
     lasts = sql.col("state.until").isNull() | (sql.col("state.until") > sql.col("deadline"))
     due = ready & lasts
+    stands = wanted & (ready | at["since"].eqNullSafe(_stand_in()["since"]))
     return told.select(
         *_PAIR,
+        sql.coalesce(at["node"], "node").alias("home"),
+        at["number"].alias("number"),
+        stands.alias("stands"),
         "wanted",
         "node",
         "hops",
         "moment",
-        (wanted & ready).alias("ready"),
-        (wanted & due).alias("due"),
-        sql.when(wanted, sql.coalesce("state.node", _first_home())).alias("home"),
-        sql.when(wanted & ~due, _excuse(ready)).alias("excuse"),
-        sql.when(~wanted, _fault_of_copy()).alias("fault"),
+        ready.alias("ready"),
+        due.alias("due"),
+        sql.when(stands & ~due, _excuse(ready)).alias("excuse"),
+        "fault",
         (~wanted & (moment.isNull() | (moment <= sql.col("deadline")))).alias("in_time"),
         sql.when(~wanted, _life_of_repetition()).alias("life"),
     )
 
 
-def _state_at(moment: Any) -> Any:
-    """The subscription's state at a moment; of several nodes with that name, one that is ready."""
-    then = sql.filter(
-        "states",
-        lambda state: (
-            (state["since"] <= moment) & (state["until"].isNull() | (state["until"] > moment))
-        ),
+def _lasts_at(state: Any, moment: Any) -> Any:
+    return (state["since"] <= moment) & (state["until"].isNull() | (state["until"] > moment))
+
+
+def _state_at(home: Any, moment: Any) -> Any:
+    """The state of a home at a moment; null if it was not yet, or is no more."""
+    then = sql.filter(home["states"], lambda state: _lasts_at(state, moment))
+    return sql.get(then, sql.lit(0))
+
+
+def _open_homes() -> Any:
+    """The homes that the event may come to: those that last when it is published, or are later."""
+    published = sql.col("published")
+
+    def is_open(state: Any) -> Any:
+        return state["present"] & (state["until"].isNull() | (state["until"] > published))
+
+    return sql.filter("homes", lambda home: sql.exists(home["states"], is_open))
+
+
+def _homes_wanting() -> Any:
+    """The homes for which a wanted pair is judged; the last one if all have ended."""
+    found = _open_homes()
+    return sql.when(sql.size(found) > 0, found).otherwise(sql.slice("homes", -1, 1))
+
+
+def _stand_in() -> Any:
+    """The home at which it shows that a pair was promised nowhere; null if it was somewhere."""
+    found, published = _open_homes(), sql.col("published")
+
+    def had(name: str) -> Any:
+        return sql.filter(found, lambda home: _state_at(home, published)[name])
+
+    chosen = sql.coalesce(
+        sql.get(had("present"), sql.lit(0)),
+        sql.get(found, sql.lit(0)),
+        sql.try_element_at("homes", sql.lit(-1)),
     )
-    return sql.array_max(
-        sql.transform(
-            then,
-            lambda state: sql.struct(
-                *(state[name].alias(name) for name in ("ready", "present", "until", "end", "node"))
-            ),
+    return sql.when(sql.size(had("ready")) == 0, chosen)
+
+
+def _reached() -> Any:
+    """The home that a copy came to, alone in an array; none if the copy is not in order.
+
+    Where the node is not told it is one that was ready for the event, if any was.
+    """
+    moment, node, published = sql.col("moment"), sql.col("node"), sql.col("published")
+
+    def is_it(home: Any) -> Any:
+        now = sql.exists(
+            home["states"], lambda s: s["present"] & (moment.isNull() | _lasts_at(s, moment))
         )
-    )
+        return (node.isNull() | (home["node"] == node)) & now
+
+    found = sql.filter("homes", is_it)
+    ready = sql.filter(found, lambda home: _state_at(home, published)["ready"])
+    best = sql.when(sql.size(ready) > 0, ready).otherwise(found)
+    return sql.when(sql.col("fault").isNull(), sql.slice(best, 1, 1))
 
 
-def _first_home() -> Any:
-    return sql.get("states", sql.lit(0))["node"]
+def _states() -> Any:
+    """The states of all homes, one home after the other."""
+    return sql.flatten(sql.col("homes.states"))
 
 
 def _ending(end: Any, node: Any, at_ms: Any) -> Any:
@@ -177,18 +239,19 @@ def _excuse(ready: Any) -> Any:
     """Why nobody promised that the event would come."""
     published = sql.col("published")
     ended = sql.filter(
-        "states", lambda s: s["present"] & s["until"].isNotNull() & (s["until"] <= published)
+        _states(), lambda s: s["present"] & s["until"].isNotNull() & (s["until"] <= published)
     )
-    last = sql.try_element_at(ended, sql.lit(-1))
-    later = sql.filter("states", lambda s: s["ready"] & (s["since"] > published))
-    promise_ms = sql.get(later, sql.lit(0))["since"]["ms"]
+    # States compare by their begin.
+    last = sql.array_max(ended)
+    later = sql.filter(_states(), lambda s: s["ready"] & (s["since"] > published))
+    promise_ms = sql.array_min(later)["since"]["ms"]
     not_ready = sql.when(
         promise_ms.isNotNull(),
         sql.format_string("the subscription was ready only at %d ms", promise_ms),
     ).otherwise(sql.lit("the subscription was never ready after that"))
     return (
         sql.when(published.isNull(), sql.lit(_NOT_PUBLISHED))
-        .when(sql.col("states").isNull(), sql.lit(_NEVER_THERE))
+        .when(sql.col("homes").isNull(), sql.lit(_NEVER_THERE))
         .when(
             ready,
             sql.concat(
@@ -216,14 +279,13 @@ def _fault_of_copy() -> Any:
         return node.isNull() | (state["node"] == node)
 
     def is_now(state: Any) -> Any:
-        runs = (state["since"] <= moment) & (state["until"].isNull() | (state["until"] > moment))
-        return moment.isNull() | runs
+        return moment.isNull() | _lasts_at(state, moment)
 
-    there = sql.filter("states", lambda state: is_here(state) & state["present"])
-    ended_ms = sql.try_element_at(there, sql.lit(-1))["until"]["ms"]
+    there = sql.filter(_states(), lambda state: is_here(state) & state["present"])
+    ended_ms = sql.array_max(there)["until"]["ms"]
     return (
         sql.when(sql.col("published").isNull(), sql.lit(_NOT_PUBLISHED))
-        .when(sql.col("states").isNull(), sql.lit(_NEVER_THERE))
+        .when(sql.col("homes").isNull(), sql.lit(_NEVER_THERE))
         .when(sql.size(there) == 0, sql.format_string("%s never had this subscription", node))
         .when(
             ~sql.exists(there, is_now),
@@ -250,15 +312,15 @@ def _life_of_repetition() -> Any:
 
 
 def _judgements(rows: Any) -> Any:
-    """The verdict on each pair, from all that is known about its rows."""
+    """The verdict on each pair at each home, from all that is known about its rows."""
     is_copy, in_order = ~sql.col("wanted"), ~sql.col("wanted") & sql.col("fault").isNull()
     order = sql.struct(sql.col("moment.ms").alias("ms"), "moment", "node")
     first = sql.when(in_order, sql.struct("node", "hops", "life", sql.col("moment.ms").alias("ms")))
-    pairs = rows.groupBy(*_PAIR).agg(
+    pairs = rows.groupBy(*_PAIR, "home", "number").agg(
         sql.max("wanted").alias("wanted"),
         sql.max("ready").alias("ready"),
         sql.max("due").alias("due"),
-        sql.max("home").alias("home"),
+        sql.max("stands").alias("stands"),
         sql.max("excuse").alias("excuse"),
         sql.count_if(in_order).alias("good"),
         sql.count_if(is_copy).alias("copies"),
@@ -273,7 +335,7 @@ def _judgements(rows: Any) -> Any:
             "fault_node"
         ),
     )
-    return _with_verdicts(pairs)
+    return _with_verdicts(pairs.where("stands OR copies > 0"))
 
 
 def _with_verdicts(pairs: Any) -> Any:

@@ -9,6 +9,8 @@ The rules are those of `trace.checkers`:
 * a subscription is *present* from the moment it is made until it ends or its node crashes, and
   again when its node finds it on its disk; it is *ready* from the overlay's promise until it ends
   or its node crashes or begins to leave;
+* each node on which a name is subscribed is a *home* of its own, and so is each time that it is
+  subscribed there after it ended: a subscriber that moves has two for a while;
 * an event's time is up `horizon_ms` after it was published; if it was promised to reach all, at
   the moment its publisher was told so, or if the network was split meanwhile, at the trace's end.
 """
@@ -30,7 +32,7 @@ __all__ = [
     "node_revivals",
     "node_sides",
     "splits",
-    "subscription_states",
+    "subscription_homes",
 ]
 
 _FAR: Final = (1 << 62, 1 << 62, 1 << 62, (1 << 31) - 1)
@@ -114,10 +116,12 @@ def _is_parted(merge_ms: int, never: Any) -> Any:
     return meanwhile | sql.coalesce(last["parted"] | merging, sql.lit(False))
 
 
-def subscription_states(evidence: Evidence) -> Any:
-    """Per subscription: subscription_id, states (since, until, node, present, ready, end).
+def subscription_homes(evidence: Evidence) -> Any:
+    """Per subscription: subscription_id, homes: array of (since, node, number, states).
 
-    A state lasts from `since` to before `until`, or to the end; `end` is the fact that ended it.
+    Homes are in the order of `since`, those on one node have numbers. Their states are arrays of
+    (since, until, node, present, ready, end): a state lasts from `since` to before `until`, or to
+    the end; `end` is the fact that ended it.
     """
     own = evidence.of("subscribed", "ready", "unsubscribed", "remembered", "forgotten").select(
         "subscription_id", "node", "moment", "fact"
@@ -151,14 +155,26 @@ def subscription_states(evidence: Evidence) -> Any:
         .when(fact.isin("unsubscribed", "stopped", "left", "forgotten"), False)
         .otherwise(None)
     )
-    states = changes.withColumn(
-        "ready", sql.coalesce(sql.last(promise, True).over(history), sql.lit(False))
+    # A name that is present is taken: the node refuses it.
+    is_made = (fact == "subscribed") & ~sql.lag("present", 1, False).over(history)
+    states = changes.withColumns(
+        {
+            "ready": sql.coalesce(sql.last(promise, True).over(history), sql.lit(False)),
+            "is_made": is_made,
+        }
     )
     before = sql.struct(sql.lag("present").over(history), sql.lag("ready").over(history))
     now = sql.struct("present", "ready")
-    turns = states.withColumn("turns", ~now.eqNullSafe(before)).where("turns")
+    turns = states.withColumns(
+        {
+            "turns": ~now.eqNullSafe(before),
+            "number": sql.count_if("is_made").over(history).cast("int"),
+        }
+    ).where("turns")
     spans = turns.select(
         "subscription_id",
+        "node",
+        "number",
         sql.struct(
             sql.col("moment").alias("since"),
             sql.lead("moment").over(history).alias("until"),
@@ -168,8 +184,14 @@ def subscription_states(evidence: Evidence) -> Any:
             sql.lead("fact").over(history).alias("end"),
         ).alias("span"),
     )
-    return spans.groupBy("subscription_id").agg(
-        sql.sort_array(sql.collect_list("span")).alias("states")
+    homes = spans.groupBy("subscription_id", "node", "number").agg(
+        sql.min("span.since").alias("since"),
+        sql.sort_array(sql.collect_list("span")).alias("states"),
+    )
+    return homes.groupBy("subscription_id").agg(
+        sql.sort_array(sql.collect_list(sql.struct("since", "node", "number", "states"))).alias(
+            "homes"
+        )
     )
 
 

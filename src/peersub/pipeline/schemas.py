@@ -477,10 +477,11 @@ JUDGEMENTS: Final = _dataset(
     excuse=pa.string(),
     fault=pa.string(),
 )
-"""A row is an event and a subscription of which one should have come, or did come, to the other.
-`duplicates`, `repeated` and `spurious` count copies; `node` and `hops` are those of the first one
-that was in order; `first_ms` and `last_ms` say when the first and the last such copy came, if a
-trace tells. `excuse` says why nobody promised it, `fault` what is wrong with spurious copies."""
+"""A row is an event and a subscription of which one should have come, or did come, to the other;
+with a trace, a row for each home of a subscription that moved (`audit`). `duplicates`,
+`repeated` and `spurious` count copies; `node` and `hops` are those of the first one that was in
+order; `first_ms` and `last_ms` say when the first and the last such copy came, if a trace tells.
+`excuse` says why nobody promised it, `fault` what is wrong with spurious copies."""
 
 FINDINGS: Final = _dataset(
     "findings",

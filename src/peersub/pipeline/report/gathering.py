@@ -55,7 +55,7 @@ def findings_shown(
 ) -> tuple[FindingShown, ...]:
     """The first FINDINGS, the worst kinds first."""
     rank = sql.array_position(sql.array(*(sql.lit(kind) for kind in _ORDER)), sql.col("finding"))
-    first = findings.orderBy(rank, "event_id", "subscription_id").limit(at_most).collect()
+    first = findings.orderBy(rank, "event_id", "subscription_id", "node").limit(at_most).collect()
     return tuple(
         FindingShown(overlay, *(row[name] for name in FindingShown.__slots__[1:])) for row in first
     )
