@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from peersub.bench.reach.measure import QUENCHINGS, Quenching
 from peersub.bench.reach.run import BALANCED_MAP, BALANCINGS, MapPoint, ReachResult
 from peersub.bench.semantic.plots import Series, line_plot
+from peersub.bench.tables import plain_table
 
 __all__ = ["as_json", "exit_code", "show", "write"]
 
@@ -86,7 +86,7 @@ def show(result: ReachResult, console: Console | None = None) -> None:
     out.print(_messages(result.points))
     if any(point.balanced for point in result.points):
         out.print(_balance(result))
-    table = _table("Bounds", ("figure",), ("found", "bound", ""))
+    table = plain_table("Bounds", ("figure",), ("found", "bound", ""))
     for figure in result.figures():
         verdict = "" if figure.is_good else "BROKEN"
         table.add_row(figure.what, f"{figure.found:.3f}", f"{figure.bound:.4g}", verdict)
@@ -95,25 +95,8 @@ def show(result: ReachResult, console: Console | None = None) -> None:
         out.print(f"WRONG {each}", markup=False)
 
 
-def _table(title: str, first: Sequence[str], columns: Sequence[str], caption: str = "") -> Table:
-    table = Table(
-        title=title,
-        caption=caption or None,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for column in first:
-        table.add_column(column, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
 def _visits(points: Sequence[MapPoint]) -> Table:
-    table = _table(
+    table = plain_table(
         "Places visited per event, by what places tell of their interest",
         ("bits",),
         ("nodes", "hops", "places\nused", "fullest\nplace", *QUENCHINGS, "filters/\nnone", "CPU s"),
@@ -136,7 +119,7 @@ def _visits(points: Sequence[MapPoint]) -> Table:
 
 
 def _messages(points: Sequence[MapPoint]) -> Table:
-    table = _table(
+    table = plain_table(
         "Messages per delivery, and the Gini coefficient of loads",
         ("bits",),
         (
@@ -161,7 +144,7 @@ def _messages(points: Sequence[MapPoint]) -> Table:
 
 def _balance(result: ReachResult) -> Table:
     replication = result.settings.replication
-    table = _table(
+    table = plain_table(
         f"Loads balanced; bits {BALANCED_MAP}, wishes with filters",
         ("balancing",),
         (

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -16,6 +15,7 @@ from peersub.bench.semantic.graphs import GraphPoint
 from peersub.bench.semantic.plots import Series, line_plot
 from peersub.bench.semantic.run import SemanticResult
 from peersub.bench.semantic.trees import TreePoint
+from peersub.bench.tables import plain_table
 
 __all__ = ["as_json", "exit_code", "figures", "show", "write"]
 
@@ -162,26 +162,9 @@ def _stdout_console() -> Console:
     return Console(highlight=False, width=max(console.width if console.is_terminal else 0, _WIDTH))
 
 
-def _table(title: str, first: Sequence[str], columns: Sequence[str], caption: str = "") -> Table:
-    table = Table(
-        title=title,
-        caption=caption or None,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for column in first:
-        table.add_column(column, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
 def _figure_3(result: SemanticResult) -> Table:
     sizes = result.settings.peers
-    table = _table(
+    table = plain_table(
         "Figure 3: false positives of the containment tree, share of all peers",
         ("parent rule", "reorganisation"),
         [f"{size:,}" for size in sizes],
@@ -204,7 +187,7 @@ def _percent(share: float | None) -> str:
 
 def _networks(result: SemanticResult) -> Table:
     largest = result.settings.peers[-1]
-    table = _table(
+    table = plain_table(
         f"The networks of {largest:,} peers",
         ("parent rule", "reorganisation"),
         (
@@ -237,7 +220,7 @@ def _networks(result: SemanticResult) -> Table:
 def _joins(result: SemanticResult) -> Table:
     sizes = result.settings.peers
     kinds = ("joins", "probes", "answers", "attachments", "reorganisations", "moves")
-    table = _table(
+    table = plain_table(
         "Messages per join, of the joins since the size before; on the right by kind, at the "
         "largest size",
         ("parent rule", "reorganisation"),
@@ -257,7 +240,7 @@ def _joins(result: SemanticResult) -> Table:
 
 def _figure_4(result: SemanticResult) -> Table:
     sizes = result.settings.peers
-    table = _table(
+    table = plain_table(
         "Figure 4: the similarity graph; false positives as a share of all peers, false negatives "
         "of the interested",
         ("setting", "false"),
@@ -273,7 +256,7 @@ def _figure_4(result: SemanticResult) -> Table:
 
 def _graphs(result: SemanticResult) -> Table:
     largest = result.settings.peers[-1]
-    table = _table(
+    table = plain_table(
         f"The graphs of {largest:,} peers",
         ("setting",),
         (
