@@ -273,6 +273,8 @@ MESSAGES: dict[str, Any] = {
     "reach-unstored": reach.Unstored("s1", 5, 4),
     "copy-told": reach.CopyTold(PLACE, 7, True, (KEPT,), 12),
     "copy-ended": reach.CopyEnded(PLACE, reach.UnstoreAsked(5, PEER, "s1", 4), 13),
+    "near-told": reach.NearTold(PLACE, ((PLACE.sibling, PEER),)),
+    "copy-dropped": reach.CopyDropped(PLACE),
     "copy-heard": reach.CopyHeard(PLACE, 13),
     "renewal-wanted": reach.RenewalWanted(PLACE, 9),
     "rival-named": reach.RivalNamed("10.0.0.9:7001"),
@@ -284,6 +286,7 @@ MESSAGES: dict[str, Any] = {
     "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),
     "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1),
     "reach-spread": reach.Spread(TRADE, 0b1011, PLACE, 2),
+    "reach-detour": reach.Detour(TRADE, 0b1011, PLACE, 1, 2),
     "reach-notified": reach.Notified(STORY, 3),
 }
 

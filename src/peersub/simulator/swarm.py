@@ -123,7 +123,10 @@ _TRAITS = {
     ),
     "reach": _Traits(
         weight=3,
-        faults=("crash", "restart", "churn", "leave", "join"),
+        faults=(
+            *("crash", "restart", "partition", "split", "edges", "churn", "leave", "join"),
+            "storm",
+        ),
         routes_by_filters=False,
     ),
 }
@@ -292,13 +295,17 @@ class _Drawing:
             case "reach":
                 settings |= {
                     "identifier_bits": random.choice((8, 12, 32)),
-                    "attributes": random.choice(("", "", "price; symbol # 3", "price: 3, 8; size")),
+                    "attributes": random.choice(
+                        ("", "a; b; s; r.x", "a: 2, 5, 12; s # 3; b", "r.x; b # 2; a: 3, 8")
+                    ),
                     "quench": random.random() < 0.7,
                     "summary": random.choice((0, 2, 64)),
                     "summary_filters": self._seed % 3 == 0,
                     "answer_share": 0.8 if self._seed % 2 else 0.0,
                     "orders": random.choice((0, 0, 2)),
                     "renew_ms": random.choice((3_000, 15_000)),
+                    "resend_ms": 5_000 if self._seed // 2 % 2 else 0,
+                    "changes_per_beat": random.choice((0, 0, 1)),
                 }
             case "similarity":
                 settings |= {

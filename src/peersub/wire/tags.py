@@ -201,6 +201,9 @@ MESSAGES: Final[dict[int, type]] = {
     220: reach.CopyHeard,
     221: reach.RenewalWanted,
     222: reach.RivalNamed,
+    223: reach.NearTold,
+    224: reach.Detour,
+    225: reach.CopyDropped,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -8,7 +8,7 @@ from typing import Any
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import Publish, Received, Subscribe, Unsubscribe
-from peersub.overlays.core.effects import Deliver, SubscriptionReady
+from peersub.overlays.core.effects import Deliver, Drop, SubscriptionReady
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.converged import converge
@@ -44,6 +44,8 @@ class ReachNetwork:
         """Per event the places that it was sent down to."""
         self.ways: Counter[str] = Counter()
         """Per event the links to its rendezvous."""
+        self.dropped = 0
+        """Messages that a node gave up, and said so."""
         self._numbers = 0
 
     def _make_node(self, name: str, incarnation: int) -> ReachPeer:
@@ -65,6 +67,8 @@ class ReachNetwork:
                 found.update(effect.subscriptions)
             elif isinstance(effect, SubscriptionReady):
                 self.ready[effect.subscription] = None
+            elif isinstance(effect, Drop):
+                self.dropped += 1
 
     @classmethod
     def joined(cls, nodes: int, seed: int = 1, **settings: Any) -> ReachNetwork:

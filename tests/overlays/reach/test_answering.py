@@ -92,8 +92,8 @@ def test_a_copy_is_whole_when_all_parts_have_come_and_no_more_when_the_link_is_l
     ):
         told = CopyTold(place, 1, begins, (), 1, follows)
         peer.copies.on_told(owner, told, 0)
-        assert peer.holdings.copies[place].is_whole == is_whole
+        assert peer.holdings.copies[owner, place].is_whole == is_whole
     peer.holdings.on_lost(owner)
-    assert not peer.holdings.copies[place].is_whole
+    assert not peer.holdings.copies[owner, place].is_whole
     peer.copies.on_told(owner, CopyTold(place, 1, False, (), 2), 0)
-    assert not peer.holdings.copies[place].is_whole
+    assert not peer.holdings.copies[owner, place].is_whole

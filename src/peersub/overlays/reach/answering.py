@@ -33,8 +33,8 @@ class Answering:
         """What a place below an own one keeps, if the event need not be sent there."""
         if not self._share or self._holdings.leaving:
             return None
-        copy = self._holdings.copies.get(place)
-        if copy is None or not copy.is_whole or copy.owner != seat.near[place]:
+        copy = self._holdings.copies.get((seat.near[place], place))
+        if copy is None or not copy.is_whole:
             return None
         wanted = self._interests.wanted_at(seat, place)
         if (

@@ -62,6 +62,8 @@ def converge(
         progress()
         told = {holder[each].me: SeatsTold((facts[each],)) for each in linked[place]}
         peer.install(seats[place], told)
+        around = [holder[each] for other in near[place] for each in near[other]]
+        peer.acquaintances.learn(each.me.node for each in around)
     _spread_interest(seats, holder)
     _copy_to_heirs(seats, holder)
 
@@ -90,7 +92,7 @@ def _copy_to_heirs(seats: Mapping[Place, Seat], holder: Mapping[Place, ReachPeer
     for place, seat in seats.items():
         peer = holder[place]
         for heir in peer.copies.heirs_of(seat):
-            seat.copied[heir] = Copied(0)
-            copy = Seat(place, seat.claim)
+            seat.copied[heir] = Copied(0, near=seat.near)
+            copy = Seat(place, seat.claim, seat.near)
             copy.take_entries(seat, peer.bits)
-            by_name[heir].holdings.copies[place] = Copy(peer.me, copy)
+            by_name[heir].holdings.copies[peer.me, place] = Copy(peer.me, copy)

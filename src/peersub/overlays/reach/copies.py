@@ -1,8 +1,9 @@
 """`Copies`: what a place keeps is kept by its first heirs as well, should its holder crash.
 
 The paper has nothing of the kind (§4.3). Whoever holds a place tells its first heirs (`heirs`) what
-is kept there, and a subscription is confirmed when they have it. An heir that claims the place has
-its subscriptions at once. If another one claims it, who has a copy hands it on. So nothing that was
+is kept there, and who is next to it, and a subscription is confirmed when they have it. Until the
+place is taken over, an heir stands in for its holder (`journeys`). An heir that claims it has its
+subscriptions at once. If another one claims it, who has a copy hands it on. So nothing that was
 confirmed is lost, as long as of the holder and its heirs one stays; and should all go, the nodes
 that the subscriptions live on bring them back (`registrations`).
 """
@@ -13,7 +14,15 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.holdings import ENTRIES_PER_MESSAGE, Copy, Holdings
-from peersub.overlays.reach.messages import CopyEnded, CopyHeard, CopyTold, Entry, UnstoreAsked
+from peersub.overlays.reach.messages import (
+    CopyDropped,
+    CopyEnded,
+    CopyHeard,
+    CopyTold,
+    Entry,
+    NearTold,
+    UnstoreAsked,
+)
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import Copied, Seat
 from peersub.overlays.reach.structure import heirs
@@ -22,6 +31,9 @@ __all__ = ["COPIES_MAX", "Copies"]
 
 COPIES_MAX = 64
 """Places of others that a node keeps copies of; the oldest are dropped."""
+
+FORMER_HEIRS_MAX = 32
+"""Former heirs that a place remembers, to tell them so when they are linked again."""
 
 
 class Copies:
@@ -42,9 +54,24 @@ class Copies:
             wanted = self.heirs_of(seat)
             for peer in [each for each in seat.copied if each not in wanted]:
                 del seat.copied[peer]
+                seat.former[peer] = None
+            for peer in [each for each in seat.former if self._is_linked(each)]:
+                del seat.former[peer]
+                if peer not in wanted:
+                    self._post.send(peer.node, CopyDropped(seat.place))
+            while len(seat.former) > FORMER_HEIRS_MAX:
+                del seat.former[next(iter(seat.former))]
             for peer in wanted:
                 if peer not in seat.copied:
                     self._copy_all(seat, peer)
+                if seat.copied[peer].near != seat.near:
+                    seat.copied[peer].near = seat.near
+                    self._post.send(
+                        peer.node, NearTold(seat.place, tuple(sorted(seat.near.items())))
+                    )
+
+    def _is_linked(self, peer: PeerId) -> bool:
+        return self._post.linked.get(peer.node) == peer
 
     def heirs_of(self, seat: Seat) -> list[PeerId]:
         """Who is to have copies: the first heirs that stay, none of them this node."""
@@ -96,13 +123,13 @@ class Copies:
     def on_told(self, peer: PeerId, message: CopyTold, now_ms: int) -> None:
         """The holder of a place says what it keeps."""
         copies = self._holdings.copies
-        known = copies.get(message.place)
-        if message.begins or known is None or known.owner != peer:
-            for place in [p for p, c in copies.items() if c.owner == peer]:
-                if place.overlaps(message.place):
-                    del copies[place]
+        known = copies.get((peer, message.place))
+        if message.begins or known is None:
+            for key in [each for each in copies if each[0] == peer]:
+                if key[1].overlaps(message.place):
+                    del copies[key]
             seat = Seat(message.place, message.claim)
-            known = copies[message.place] = Copy(peer, seat, message.begins, False)
+            known = copies[peer, message.place] = Copy(peer, seat, message.begins, False)
             while len(copies) > COPIES_MAX:
                 del copies[next(iter(copies))]
         for entry in message.entries:
@@ -110,10 +137,20 @@ class Copies:
         known.is_whole = known.is_begun and not message.follows
         self._post.send(peer.node, CopyHeard(message.place, message.number))
 
+    def on_near(self, peer: PeerId, message: NearTold) -> None:
+        """The holder of a place says who is next to it."""
+        known = self._holdings.copies.get((peer, message.place))
+        if known is not None:
+            known.seat.near = dict(message.near)
+
+    def on_dropped(self, peer: PeerId, message: CopyDropped) -> None:
+        """Others are heirs now."""
+        self._holdings.copies.pop((peer, message.place), None)
+
     def on_ended(self, peer: PeerId, message: CopyEnded) -> None:
         """The holder of a place keeps something no more."""
-        known = self._holdings.copies.get(message.place)
-        if known is not None and known.owner == peer:
+        known = self._holdings.copies.get((peer, message.place))
+        if known is not None:
             ended = message.ended
             known.seat.unstore(ended.identifier, ended.subscriber, ended.name, ended.number)
         self._post.send(peer.node, CopyHeard(message.place, message.number))
@@ -121,14 +158,14 @@ class Copies:
     def hand_on(self) -> None:
         """Who has claimed a place of which there is a copy here gets it, if its holder is gone."""
         holdings = self._holdings
-        for place, copy in list(holdings.copies.items()):
+        for (owner, place), copy in list(holdings.copies.items()):
             for peer, fact in holdings.directory.facts():
-                newer = fact.claim > copy.seat.claim and peer != copy.owner
+                newer = fact.claim > copy.seat.claim and peer != owner
                 if not newer or not fact.place.overlaps(place):
                     continue
-                if self._post.linked.get(copy.owner.node) != copy.owner:
+                if not self._is_linked(owner):
                     entries = [e for e in copy.seat.entries() if fact.place.hosts(e.identifier)]
                     holdings.pass_on(entries, peer.node)
                 if fact.place.contains(place):
-                    del holdings.copies[place]
+                    del holdings.copies[owner, place]
                     break

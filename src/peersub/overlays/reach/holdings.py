@@ -97,9 +97,10 @@ class Holdings:
         self.missing: dict[Place, int] = {}
         """Regions next to own places of which no holder is known, and since when."""
         self.given: dict[Place, _Given] = {}
-        self.copies: dict[Place, Copy] = {}
-        """What others keep at their places, should they crash (`copies`)."""
+        self.copies: dict[tuple[PeerId, Place], Copy] = {}
+        """What others keep at their places, should they crash (`copies`); two may claim one."""
         self.leaving = False
+        self.now_ms = 0
         self.changed = False
         """Whether tables must be worked out again."""
         self._seed = seed
@@ -110,6 +111,8 @@ class Holdings:
         self._arriving: dict[tuple[str, Place], list[Entry]] = {}
         self._said: SeatsTold | None = None
         self._turns = 0
+        self._beat_ms = 0
+        self._changes = 0
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -185,9 +188,8 @@ class Holdings:
             if given.node == node and given.in_doubt:
                 self._take_back(place)
 
-    def review(self, now_ms: int) -> None:
+    def review(self) -> None:
         """Work out the tables of all own places, and tell others what has changed."""
-        self.changed = False
         self._give_up_lost_claims()
         near = self.directory.near(self.seats)
         for winner, loser in self.directory.rivals:
@@ -196,10 +198,15 @@ class Holdings:
         missing: dict[Place, int] = {}
         for place, seat in self.seats.items():
             own = {other: self.me for other in self.seats if are_neighbours(place, other)}
-            table = {o: peer for o, (peer, _) in near.items() if are_neighbours(place, o)}
-            seat.set_near({**table, **own})
-            for part in missing_near(place, seat.near):
-                missing[part] = self.missing.get(part, now_ms)
+            table = {
+                other: peer
+                for other, (peer, _) in near.items()
+                if are_neighbours(place, other) and not any(map(other.overlaps, self.seats))
+            }
+            around = {**table, **own}
+            seat.set_near(around, missing_near(place, around))
+            for part in seat.gone:
+                missing[part] = self.missing.get(part, self.now_ms)
         self.missing = missing
 
     def announce(self) -> None:
@@ -211,13 +218,24 @@ class Holdings:
                 self._post.send(node, told)
 
     def _give_up_lost_claims(self) -> None:
-        for peer, fact in list(self.directory.facts()):
-            for place, seat in list(self.seats.items()):
-                if fact.place.overlaps(place) and claim_key(fact.claim, peer) > claim_key(
-                    seat.claim, self.me
-                ):
-                    del self.seats[place]
-                    self.pass_on(seat.entries(), peer.node)
+        """Who has a higher claim to a place, or to a part of it, gets what is kept there."""
+        for place, seat in list(self.seats.items()):
+            winners = [
+                (peer, fact.place)
+                for peer, fact in self.directory.facts()
+                if fact.place.overlaps(place)
+                and claim_key(fact.claim, peer) > claim_key(seat.claim, self.me)
+            ]
+            if not winners:
+                continue
+            del self.seats[place]
+            for part in missing_parts(place, [won for _, won in winners]):
+                rest = Seat(part, seat.claim)
+                rest.take_entries(seat, self._bits)
+                self._add(rest)
+            for peer, won in winners:
+                self.pass_on([e for e in seat.entries() if won.hosts(e.identifier)], peer.node)
+        self.changed = False
 
     def pass_on(self, entries: Iterable[Entry], node: str) -> None:
         """Let the new holder of a place keep these as well."""
@@ -234,7 +252,7 @@ class Holdings:
         """Hold a place, and know who is next to it, from the start."""
         self.seats = {seat.place: seat}
         self.directory.told = dict(told)
-        self.review(0)
+        self.review()
         self._said = self.told()
 
     def _add(self, seat: Seat) -> None:
@@ -267,15 +285,16 @@ class Holdings:
         """Subscriptions of a place that is about to come."""
         self._arriving.setdefault((peer.node, message.place), []).extend(message.entries)
 
-    def on_given(self, peer: PeerId, message: SeatGiven, now_ms: int) -> None:
+    def on_given(self, peer: PeerId, message: SeatGiven) -> None:
         """A place is this node's from now on."""
+        self._changes += 1
         entries = self._arriving.pop((peer.node, message.place), [])
         for part in missing_parts(message.place, self.seats):
             self._add(Seat(part, message.claim))
         for entry in entries:
             seat = self.seat_of(entry.identifier)
             if seat is not None:
-                seat.store(entry, self._bits, now_ms)
+                seat.store(entry, self._bits, self.now_ms)
         self._post.send(peer.node, SeatTaken(message.place, message.claim))
         for node in message.near:
             self._post.connect(node)
@@ -318,7 +337,7 @@ class Holdings:
     def serve_newcomer(self) -> None:
         """One change at a time: the first who wants a place gets it when this node is whole."""
         busy = self.missing or self.given or self._gifts or self.changed
-        if not self._wishes or not self.seats or busy:
+        if not self._wishes or not self.seats or busy or not self._may_change():
             return
         wish = self._wishes.pop(next(iter(self._wishes)))
         node, hops = wish.newcomer, wish.hops
@@ -336,10 +355,26 @@ class Holdings:
             turn = draw_below(len(choices), self._seed, "reach/join", node, hops, self.me.node)
             self._post.send(seat.near[choices[turn]].node, JoinAsked(node, hops + 1))
         elif len(self.seats) > 1 or seat.place.length < self.settings.identifier_bits:
+            self._changes += 1
             self._gifts[node] = None
             self._post.connect(node)
             if peer is not None:
                 self._give_to_newcomer(peer)
+
+    @property
+    def has_newcomers(self) -> bool:
+        """Whether somebody waits here for a place."""
+        return bool(self._wishes)
+
+    def _may_change(self) -> bool:
+        """§3.3: so many joins and leaves until neighbours have said again what they hold.
+
+        Tables are told when they change, not in heartbeats, so a node that is whole has new ones.
+        The limit is for networks that grow or shrink by many at once.
+        """
+        if self.now_ms - self._beat_ms >= self.settings.beat_ms:
+            self._beat_ms, self._changes = self.now_ms, 0
+        return not self.settings.changes_per_beat or self._changes < self.settings.changes_per_beat
 
     def _give_to_newcomer(self, peer: PeerId) -> None:
         """Who was to get a place gets it, unless it says that it has one by now."""
@@ -358,7 +393,7 @@ class Holdings:
 
     # --- what is missing -----------------------------------------------------------------------
 
-    def find(self, now_ms: int) -> None:
+    def find(self) -> None:
         """Look for who is missed; an heir takes a place that nobody holds."""
         self._turns += 1
         for part, since_ms in list(self.missing.items()):
@@ -366,7 +401,7 @@ class Holdings:
             if last is not None:
                 self._post.connect(last[1].node)
             place = part if last is None else last[0]
-            if self._is_mine_to_claim(part, place, now_ms - since_ms):
+            if self._is_mine_to_claim(part, place, self.now_ms - since_ms):
                 self._claim(place, 0 if last is None else last[1].claim)
                 return
             self._seek(part)
@@ -400,29 +435,45 @@ class Holdings:
         known = [*self.seats, *(fact.place for _, fact in self.directory.facts())]
         for part in missing_parts(place, known):
             seat = Seat(part, claim + 1)
-            for copy in self.copies.values():
-                seat.take_entries(copy.seat, self._bits)
+            for each in self.copies.values():
+                seat.take_entries(each.seat, self._bits)
+            seat.renew(self.now_ms)
             self._add(seat)
-            if not any(copied.contains(part) for copied in self.copies):
+            copy = self.copy_of(part)
+            if copy is None or not copy.seat.place.contains(part):
                 self._post.send(self.me.node, RenewalWanted(part, claim + 1))
+
+    def copy_of(self, place: Place) -> Copy | None:
+        """What is known here of a place whose holder is gone, unless it is from an earlier time."""
+        last = self.directory.last_holder(place)
+        found = [
+            copy
+            for copy in self.copies.values()
+            if copy.seat.place.overlaps(place)
+            and (last is None or copy.seat.claim >= last[1].claim)
+        ]
+        return max(found, key=lambda copy: (copy.seat.claim, copy.owner), default=None)
 
     # --- several places ------------------------------------------------------------------------
 
     def balance(self) -> None:
         """Split, merge or move one place, if this node holds several or a neighbour is too long."""
-        if self.missing or self.given or self.leaving:
+        if self.missing or self.given or self.leaving or not self._may_change():
             return
-        for seat in self.seats.values():
-            if seat.longest > seat.place.length + GAP_MAX:
-                self._split(seat)
-                return
+        long = [seat for seat in self.seats.values() if seat.longest > seat.place.length + GAP_MAX]
+        if long:
+            self._split(long[0])
+        elif len(self.seats) > 1 and not self._merge_one():
+            self._move_one()
+        self._changes += self.changed
+
+    def _merge_one(self) -> bool:
         for place, seat in self.seats.items():
             sibling = self.seats.get(place.sibling) if place.length else None
             if sibling is not None and merges(place, seat.near, sibling.near):
                 self._merge(seat, sibling)
-                return
-        if len(self.seats) > 1:
-            self._move_one()
+                return True
+        return False
 
     def _move_one(self) -> None:
         """Towards longer places, until there are none; there the longest one joins its sibling.

@@ -183,6 +183,9 @@ class Interests:
         kept = ((entry.identifier, entry.filter) for entry in seat.entries())
         own = own_wishes(seat.place, kept, self._summary, with_filters=self._with_filters)
         parts = [self.wanted_at(seat, below) for below in seat.below()]
+        parts += seat.orphaned.values()
+        if seat.misses_unheard:
+            parts.append(SOMETHING)
         return merged(seat.place, own, parts, self._summary)
 
     def review(self) -> None:

@@ -12,9 +12,11 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.identifiers import Place
 
 __all__ = [
+    "CopyDropped",
     "CopyEnded",
     "CopyHeard",
     "CopyTold",
+    "Detour",
     "EntriesGiven",
     "Entry",
     "Interest",
@@ -22,6 +24,7 @@ __all__ = [
     "InterestHeard",
     "InterestTold",
     "JoinAsked",
+    "NearTold",
     "NodesTold",
     "Notified",
     "PlaceSought",
@@ -182,6 +185,21 @@ class CopyEnded(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class NearTold(Message):
+    """The neighbours of a place of the sender, and who holds them: for an heir."""
+
+    place: Place
+    near: tuple[tuple[Place, PeerId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyDropped(Message):
+    """The receiver is no heir any more: what it has of a place gets old."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class CopyHeard(Message):
     """The heir has all up to this number."""
 
@@ -270,6 +288,19 @@ class Spread(Message):
     publication: Publication
     bits: int
     place: Place
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detour(Message):
+    """An event for a place whose holder is gone: on its way to an heir, the `rank`th."""
+
+    reliable: ClassVar[bool] = False
+
+    publication: Publication
+    bits: int
+    place: Place
+    rank: int
     hops: int
 
 

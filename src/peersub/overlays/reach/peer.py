@@ -1,9 +1,8 @@
 """`ReachPeer`: a node's part in Reach.
 
-Subscriptions are kept at the hosts of their identifiers (`registrations`, `seats`). An event goes
-to the host of its bits, and from there down the subsets (`identifiers`); hosts ask the filters, and
-send the event straight to the nodes that subscriptions live on (`post`). Places split, merge and
-move as nodes come and go (`holdings`); interest is told upwards (`interest`).
+Subscriptions are kept at the hosts of their identifiers (`registrations`, `seats`). Events go to
+the hosts of their bits, and down the subsets (`journeys`). Places split, merge and move as nodes
+come and go (`holdings`); heirs have copies (`copies`); interest is told upwards (`interest`).
 
 Where it departs from the paper, beyond what those modules say: a node that publishes hands the
 event to its own subscriptions at once; a node takes each event once, whichever of its subscriptions
@@ -54,18 +53,21 @@ from peersub.overlays.reach.answering import Answering
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.copies import Copies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
-from peersub.overlays.reach.identifiers import distance, event_order, is_parent
 from peersub.overlays.reach.interest import Interests
+from peersub.overlays.reach.journeys import Journeys
 from peersub.overlays.reach.messages import (
+    CopyDropped,
     CopyEnded,
     CopyHeard,
     CopyTold,
+    Detour,
     EntriesGiven,
     Entry,
     InterestAsked,
     InterestHeard,
     InterestTold,
     JoinAsked,
+    NearTold,
     NodesTold,
     Notified,
     PlaceSought,
@@ -125,6 +127,16 @@ class ReachPeer:
         self.copies = Copies(self.holdings, self.post, self.bits, settings.copies)
         self.answering = Answering(self.holdings, self.interests, settings)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
+        self.journeys = Journeys(
+            self.holdings,
+            self.interests,
+            self.answering,
+            self.bits,
+            seed,
+            self.post,
+            self._out,
+            self._take_home,
+        )
         self.registrations = Registrations(me, self.bits, self._route, self._out.emit)
         self._is_on = False
         self._left = False
@@ -139,7 +151,7 @@ class ReachPeer:
 
     def handle(self, cause: Cause, now_ms: int) -> list[Effect]:
         """Take the cause in, and say what is to be done."""
-        self._now_ms = now_ms
+        self._now_ms = self.journeys.now_ms = self.holdings.now_ms = now_ms
         match cause:
             case Received(peer, messages):
                 for message in messages:
@@ -152,7 +164,7 @@ class ReachPeer:
                     self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
                 else:
                     for publication in batch.publications():
-                        self._begin(publication)
+                        self.journeys.begin(publication)
                     self._out.emit(PublishCompleted(batch.id))
             case Subscribe(name, wanted):
                 if self.home.subscribe(name, wanted, lambda: self.registrations.on_disk(name)):
@@ -246,6 +258,7 @@ class ReachPeer:
             case PeerConnected(peer):
                 if self.post.linked.get(peer.node) not in (None, peer):
                     self.holdings.on_lost(self.post.linked[peer.node])
+                    self.journeys.lost(peer.node)
                 self.post.connected(peer, self.holdings.told())
                 self.post.send(peer.node, self.acquaintances.named_to(peer.node))
             case PeerLost(peer):
@@ -253,8 +266,10 @@ class ReachPeer:
                     if self.holdings.directory.holds_any(peer):
                         self.acquaintances.lost(peer.node)
                     self.holdings.on_lost(peer)
+                    self.journeys.lost(peer.node)
             case ConnectFailed(node):
                 self.post.failed(node)
+                self.journeys.lost(node)
                 self.holdings.on_failed(node)
             case TimerFired(timer) if timer == _TICK:
                 self._ticking = False
@@ -292,6 +307,7 @@ class ReachPeer:
             self.post.close_all()
         for peer in self.post.close_unneeded(self._is_needed):
             self.holdings.on_lost(peer)
+            self.journeys.forget(peer.node)
         if self._has_duties() and not self._ticking:
             self._ticking = True
             self._out.emit(SetTimer(_TICK, self.settings.find_ms))
@@ -302,7 +318,7 @@ class ReachPeer:
                 self._on_message(self.me, self.post.own.popleft())
                 continue
             if self.holdings.changed:
-                self.holdings.review(self._now_ms)
+                self.holdings.review()
                 self.holdings.announce()
                 self.copies.hand_on()
                 self.copies.review()
@@ -310,6 +326,7 @@ class ReachPeer:
             if self.interests.changed:
                 self.interests.review()
             if not self.post.own and not self.holdings.changed:
+                self.journeys.send_again()
                 self.holdings.serve_newcomer()
             if not self.post.own and not self.holdings.changed:
                 return
@@ -323,7 +340,7 @@ class ReachPeer:
     def _has_duties(self) -> bool:
         if self._left:
             return bool(self.post.linked)
-        return self.is_joining or self.is_mending or self._has_gap()
+        return self.is_joining or self.is_mending or self._has_gap() or self.holdings.has_newcomers
 
     def _has_gap(self) -> bool:
         return any(seat.longest > seat.place.length + 1 for seat in self.holdings.seats.values())
@@ -347,7 +364,7 @@ class ReachPeer:
         if self.is_joining and self._is_due("join", settings.join_ms):
             self._ask_for_a_place()
         if self.holdings.missing:
-            self.holdings.find(self._now_ms)
+            self.holdings.find()
         if self._is_due("balance", settings.balance_ms):
             self.holdings.balance()
         if self._is_due("ask", settings.ask_ms):
@@ -373,29 +390,13 @@ class ReachPeer:
         self.registrations.ask_again(all_of_them=True)
         oldest_ms = self._now_ms - RENEWALS_MISSED * self.settings.renew_ms
         for seat in self.holdings.seats.values():
-            seat.expire(oldest_ms)
+            if seat.expire(oldest_ms):
+                seat.copied.clear()
+        self.copies.review()
         self.interests.changed = True
         self._renew_later()
 
     # --- the way to a host ---------------------------------------------------------------------
-
-    def _next_on_the_way(self, target: int, about: str, sender: PeerId | None) -> str | None:
-        """The node that is nearer to the host of an identifier; None if there is no way."""
-        given = self.holdings.given_to(target)
-        if given is not None:
-            return given
-        if not self.holdings.seats:
-            return self.holdings.nearest_peer(target)
-        seats = sorted(
-            self.holdings.seats.values(),
-            key=lambda seat: (distance(seat.place, target), seat.place),
-        )
-        first = draw_below(64, self.seed, "reach/way", about)
-        for seat in seats:
-            for peer in seat.ways(target, first):
-                if peer not in (sender, self.me):
-                    return peer.node
-        return None
 
     def _route(self, target: int, message: Message) -> None:
         """Send a message to the host of an identifier."""
@@ -408,7 +409,7 @@ class ReachPeer:
             return
         self._turns += 1
         about = f"{routed.target}/{self._turns}"
-        node = self._next_on_the_way(routed.target, about, sender)
+        node = self.journeys.next_on_the_way(routed.target, about, sender)
         if node is None or routed.hops >= HOPS_MAX:
             self._out.emit(Drop("there is no way to the host"))
             return
@@ -439,66 +440,8 @@ class ReachPeer:
         if publication.delivery is Delivery.AT_LEAST_ONCE:
             self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
             return
-        self._begin(publication)
+        self.journeys.begin(publication)
         self._out.emit(PublishCompleted(publication.id))
-
-    def _begin(self, publication: Publication) -> None:
-        self._take_home(publication, 0)
-        bits = self.bits.event_bits(publication.attributes)
-        self._seek_rendezvous(publication, bits, 0, None)
-
-    def _seek_rendezvous(
-        self, publication: Publication, bits: int, hops: int, sender: PeerId | None
-    ) -> None:
-        seat = self.holdings.seat_of(bits)
-        if seat is not None:
-            self._visit(seat, publication, bits, hops)
-            return
-        node = self._next_on_the_way(bits, publication.id, sender)
-        if node is None or hops >= HOPS_MAX:
-            self._out.emit(Drop("there is no way to the rendezvous", publication.id))
-            return
-        self.post.send(node, Rendezvous(publication, bits, hops + 1))
-
-    def _visit(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
-        """An event is at a place: to the nodes that want it, and further down."""
-        self._notify(seat, publication, bits, hops)
-        order = event_order(publication.id, self.settings.orders)
-        for place, peer in list(seat.near.items()):
-            if is_parent(seat.place, place, bits, order) and self.interests.wants(
-                seat, place, bits, order, publication
-            ):
-                other = self.holdings.seats.get(place)
-                copy = self.answering.copy_for(seat, place, publication, bits, order)
-                if other is not None:
-                    self._visit(other, publication, bits, hops)
-                elif copy is not None:
-                    self._notify(copy, publication, bits, hops)
-                else:
-                    self.post.send(peer.node, Spread(publication, bits, place, hops + 1))
-
-    def _notify(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
-        """An event to the nodes that want it by what is kept at a place."""
-        for node in seat.wanting(publication, bits):
-            if node == self.me.node:
-                self._take_home(publication, hops)
-            else:
-                self.post.used(node)
-                self.post.send(node, Notified(publication, hops + 1))
-
-    def _on_spread(self, peer: PeerId, message: Spread) -> None:
-        publication, bits, hops = message.publication, message.bits, message.hops
-        seat = self.holdings.seats.get(message.place)
-        if seat is not None:
-            self._visit(seat, publication, bits, hops)
-            return
-        # It has split or merged, or was given away, since the sender last heard of it.
-        for place, own in list(self.holdings.seats.items()):
-            if place.overlaps(message.place) and place.bits & ~bits == 0:
-                self._visit(own, publication, bits, hops)
-        for place, given in self.holdings.given.items():
-            if place.overlaps(message.place) and hops < HOPS_MAX:
-                self.post.send(given.node, Spread(publication, bits, place, hops + 1))
 
     def _take_home(self, publication: Publication, hops: int) -> None:
         if self.home.see(publication.id, self._now_ms):
@@ -513,10 +456,13 @@ class ReachPeer:
                     self._take_home(publication, hops)
             case Spread(publication):
                 if self._is_sound(peer, publication):
-                    self._on_spread(peer, message)
-            case Rendezvous(publication, bits, hops):
+                    self.journeys.on_spread(message)
+            case Rendezvous(publication):
                 if self._is_sound(peer, publication):
-                    self._seek_rendezvous(publication, bits, hops, peer)
+                    self.journeys.on_rendezvous(peer, message)
+            case Detour(publication):
+                if self._is_sound(peer, publication):
+                    self.journeys.on_detour(message)
             case Routed():
                 self._forward(message, peer)
             case Stored():
@@ -542,6 +488,10 @@ class ReachPeer:
                 self.holdings.on_join(message)
             case CopyTold():
                 self.copies.on_told(peer, message, self._now_ms)
+            case NearTold():
+                self.copies.on_near(peer, message)
+            case CopyDropped():
+                self.copies.on_dropped(peer, message)
             case CopyEnded():
                 self.copies.on_ended(peer, message)
             case CopyHeard():
@@ -556,7 +506,7 @@ class ReachPeer:
             case EntriesGiven():
                 self.holdings.on_entries(peer, message)
             case SeatGiven():
-                self.holdings.on_given(peer, message, self._now_ms)
+                self.holdings.on_given(peer, message)
             case SeatTaken():
                 self.holdings.on_taken(peer, message)
             case _:

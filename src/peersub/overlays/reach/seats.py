@@ -49,6 +49,8 @@ class Copied:
 
     sent: int
     heard: int = 0
+    near: dict[Place, PeerId] | None = None
+    """The neighbours that it was told of."""
 
 
 @dataclass(slots=True)
@@ -70,12 +72,18 @@ class Seat:
     """Neighbours, and who holds them; this node too."""
     interest: dict[Place, Interest] = field(default_factory=dict)
     """What places below have told."""
+    gone: list[Place] = field(default_factory=list)
+    """Regions next to this place of which no holder is known."""
+    orphaned: dict[Place, Interest] = field(default_factory=dict)
+    """What places below told whose holders are gone: it is wanted, and heirs stand in."""
     told: dict[Place, Told] = field(default_factory=dict)
     """What places above were told."""
     wanted: Interest = NOTHING
     """What is wanted here and below."""
     copied: dict[PeerId, Copied] = field(default_factory=dict)
     """The heirs that keep what is kept here."""
+    former: dict[PeerId, None] = field(default_factory=dict)
+    """Those that were heirs, and could not be told that they are none any more."""
     waiting: list[tuple[PeerId, Message]] = field(default_factory=list)
     """Answers that are due when all above know."""
     _kept: dict[int, dict[_Key, _Kept]] = field(default_factory=dict)
@@ -150,6 +158,12 @@ class Seat:
             self._drop(identifier, key)
         return bool(old)
 
+    def renew(self, now_ms: int) -> None:
+        """Expect all that is kept here to be asked for again only from now on."""
+        for kept in self._kept.values():
+            for each in kept.values():
+                each.renewed_ms = now_ms
+
     def _drop(self, identifier: int, key: _Key) -> None:
         del self._kept[identifier][key]
         if not self._kept[identifier]:
@@ -210,13 +224,27 @@ class Seat:
         """The neighbours that events go down to."""
         return [place for place in self.near if is_above(self.place, place)]
 
-    def set_near(self, near: dict[Place, PeerId]) -> None:
+    def set_near(self, near: dict[Place, PeerId], gone: Iterable[Place] = ()) -> None:
         """These are the neighbours now; what others told stays with who told it."""
+        self.gone = list(gone)
         for place in [each for each in self.interest if near.get(each) != self.near.get(each)]:
-            del self.interest[place]
+            self.orphaned[place] = self.interest.pop(place)
+        for place in [each for each in self.orphaned if not self._misses(each)]:
+            del self.orphaned[place]
         for place in [each for each in self.told if near.get(each) != self.told[each].holder]:
             del self.told[place]
         self.near = near
+
+    def _misses(self, place: Place) -> bool:
+        return any(part.overlaps(place) for part in self.gone)
+
+    @property
+    def misses_unheard(self) -> bool:
+        """Whether something below is gone that never said what it wants."""
+        return any(
+            is_above(self.place, part) and not any(each.overlaps(part) for each in self.orphaned)
+            for part in self.gone
+        )
 
     def holder_of(self, identifier: int) -> PeerId | None:
         """The holder of the neighbour that hosts an identifier."""

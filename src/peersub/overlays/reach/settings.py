@@ -44,6 +44,13 @@ class ReachSettings:
     """Heirs that keep what is kept at a place, should its holder crash."""
     answer_share: float = 0.0
     """Of the events for which an heir may answer in place of one below it (§4.4); 0 for none."""
+    resend_ms: int = 0
+    """Events sent so shortly before a link broke are sent again by another way; 0: none.
+
+    A subscription that is younger than that may then get an event that is older."""
+    changes_per_beat: int = 0
+    """Newcomers that a node serves, and places it moves, in `beat_ms` (§3.3); 0: no limit."""
+    beat_ms: int = 1_000
     links_max: int = 512
     """Links beyond which those that nobody needs are closed, the oldest first."""
     home: HomeSettings = field(default_factory=HomeSettings)
@@ -57,11 +64,13 @@ class ReachSettings:
             "takeover_ms",
             "probe_ms",
             "balance_ms",
+            "beat_ms",
             "links_max",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1")
         if not 0 <= self.answer_share <= 1:
             raise ValueError(f"answer_share is a share from 0 to 1, not {self.answer_share}")
-        if min(self.orders, self.renew_ms, self.copies, self.summary) < 0:
-            raise ValueError("orders, renew_ms, copies and summary are not negative")
+        for name in ("orders", "renew_ms", "copies", "summary", "resend_ms", "changes_per_beat"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is not negative")

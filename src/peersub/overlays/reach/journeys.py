@@ -1,0 +1,294 @@
+"""`Journeys`: events on their way to their rendezvous, and down the subsets.
+
+An event goes to the host of its bits, and from there down the subsets (`identifiers`); hosts ask
+the filters, and send it straight to the nodes that subscriptions live on (`post`).
+
+Of crashes the paper says nothing (§4.3). From the crash of a node until an heir takes its place, an
+event would miss what is kept there, and all places that it comes to through there. So
+
+- a place whose holder is gone is *adopted*: who would send an event there sends it to an heir, the
+  first that can be reached (`Detour`). The heir has a copy of what is kept at the place, and knows
+  its neighbours (`copies`). It does what the holder would have done. A rendezvous that is gone is
+  adopted likewise;
+- where all ways to a host lead over nodes that are gone, an event goes a step sideways;
+- what was sent over a link shortly before it broke may be lost, and is sent again by another way,
+  if `resend_ms` says so. Who gets an event twice takes it once.
+
+What finds nobody is dropped, and that is reported.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from peersub.overlays.core.draws import draw_below
+from peersub.overlays.core.effects import Drop
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.reach.answering import Answering
+from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.holdings import HOPS_MAX, Copy, Holdings
+from peersub.overlays.reach.identifiers import (
+    Order,
+    Place,
+    distance,
+    event_order,
+    is_parent,
+    is_visited,
+)
+from peersub.overlays.reach.interest import Interests
+from peersub.overlays.reach.messages import Detour, Notified, Rendezvous, Spread
+from peersub.overlays.reach.post import Post
+from peersub.overlays.reach.seats import Seat
+from peersub.overlays.reach.settings import ReachSettings
+from peersub.overlays.reach.structure import heirs
+
+__all__ = ["DETOUR_HOPS_MAX", "HEIRS_TRIED_MAX", "SENT_KEPT_MAX", "Journeys"]
+
+SENT_KEPT_MAX = 64
+"""Events that were sent to a node last, and that are sent again if it is lost."""
+HEIRS_TRIED_MAX = 6
+"""Heirs of a place that are tried for an event: more than keep copies."""
+DETOUR_HOPS_MAX = 64
+"""Links after which an event that cannot get by those who are gone is given up."""
+
+
+class TakeHome(Protocol):
+    """Hands an event to the subscriptions of this node."""
+
+    def __call__(self, publication: Publication, hops: int) -> None: ...
+
+
+class Journeys:
+    """The events that come by at a node."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        interests: Interests,
+        answering: Answering,
+        bits: AttributeMap,
+        seed: int,
+        post: Post,
+        out: Outbox,
+        take_home: TakeHome,
+    ) -> None:
+        self.now_ms = 0
+        self._holdings = holdings
+        self._interests = interests
+        self._answering = answering
+        self._bits = bits
+        self._me = holdings.me
+        self._settings: ReachSettings = holdings.settings
+        self._seed = seed
+        self._post = post
+        self._out = out
+        self._take_home = take_home
+        self._sent: dict[str, deque[tuple[int, Message]]] = {}
+        self._lost: list[Message] = []
+
+    def begin(self, publication: Publication) -> None:
+        """An event is published here."""
+        self._take_home(publication, 0)
+        self._seek(publication, self._bits.event_bits(publication.attributes), 0, None)
+
+    # --- the way to a host ---------------------------------------------------------------------
+
+    def next_on_the_way(self, target: int, about: str, sender: PeerId | None) -> str | None:
+        """The node that is nearer to the host of an identifier; None if there is no way."""
+        given = self._holdings.given_to(target)
+        if given is not None:
+            return given
+        if not self._holdings.seats:
+            return self._holdings.nearest_peer(target)
+        seats = sorted(
+            self._holdings.seats.values(),
+            key=lambda seat: (distance(seat.place, target), seat.place),
+        )
+        first = draw_below(64, self._seed, "reach/way", about)
+        for seat in seats:
+            for peer in seat.ways(target, first):
+                if peer not in (sender, self._me):
+                    return peer.node
+        return None
+
+    def _sideways(self, about: str, sender: PeerId | None) -> str | None:
+        """Some other neighbour, where those that are nearer to the target are gone."""
+        found = {peer.node for seat in self._holdings.seats.values() for peer in seat.near.values()}
+        around = sorted(found - {self._me.node, sender.node if sender else ""})
+        if not around or not self._holdings.missing:
+            return None
+        return around[draw_below(len(around), self._seed, "reach/sideways", about)]
+
+    def on_rendezvous(self, peer: PeerId, message: Rendezvous) -> None:
+        """An event is on its way to the host of its bits."""
+        self._seek(message.publication, message.bits, message.hops, peer)
+
+    def _seek(self, publication: Publication, bits: int, hops: int, sender: PeerId | None) -> None:
+        seat = self._holdings.seat_of(bits)
+        if seat is not None:
+            self._visit(seat, publication, bits, hops)
+            return
+        node = self.next_on_the_way(bits, publication.id, sender)
+        if node is None:
+            gone = [place for place in self._gone() if place.hosts(bits)]
+            if gone:
+                self._detour(Detour(publication, bits, gone[0], 0, hops))
+                return
+            if hops < DETOUR_HOPS_MAX:
+                node = self._sideways(f"{publication.id}/{hops}", sender)
+        if node is None or hops >= HOPS_MAX:
+            self._out.emit(Drop("there is no way to the rendezvous", publication.id))
+            return
+        self._send(node, Rendezvous(publication, bits, hops + 1))
+
+    # --- down the subsets ----------------------------------------------------------------------
+
+    def _visit(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
+        """An event is at a place: to the nodes that want it, and further down."""
+        self._notify(seat, publication, bits, hops)
+        order = event_order(publication.id, self._settings.orders)
+        for place, peer in list(seat.near.items()):
+            if is_parent(seat.place, place, bits, order) and self._interests.wants(
+                seat, place, bits, order, publication
+            ):
+                copy = self._answering.copy_for(seat, place, publication, bits, order)
+                if copy is not None and place not in self._holdings.seats:
+                    self._notify(copy, publication, bits, hops)
+                else:
+                    self._send_down(Spread(publication, bits, place, hops), peer)
+        for place in self._gone(seat):
+            if is_parent(seat.place, place, bits, order):
+                self._detour(Detour(publication, bits, place, 0, hops))
+
+    def _notify(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
+        for node in seat.wanting(publication, bits):
+            if node == self._me.node:
+                self._take_home(publication, hops)
+            else:
+                self._post.used(node)
+                self._post.send(node, Notified(publication, hops + 1))
+
+    def _send_down(self, spread: Spread, peer: PeerId) -> None:
+        publication, bits, place, hops = (
+            spread.publication,
+            spread.bits,
+            spread.place,
+            spread.hops,
+        )
+        other = self._holdings.seats.get(place)
+        if other is not None:
+            self._visit(other, publication, bits, hops)
+        else:
+            self._send(peer.node, Spread(publication, bits, place, hops + 1))
+
+    def on_spread(self, message: Spread) -> None:
+        """An event is to visit a place of this node."""
+        publication, bits, hops = message.publication, message.bits, message.hops
+        seat = self._holdings.seats.get(message.place)
+        if seat is not None:
+            self._visit(seat, publication, bits, hops)
+            return
+        # It has split or merged, or was given away, since the sender last heard of it.
+        for place, own in list(self._holdings.seats.items()):
+            if place.overlaps(message.place) and is_visited(place, bits):
+                self._visit(own, publication, bits, hops)
+        for place, given in self._holdings.given.items():
+            reached = place.overlaps(message.place) and is_visited(place, bits)
+            if reached and hops < HOPS_MAX:
+                self._send(given.node, Spread(publication, bits, place, hops + 1))
+
+    # --- places whose holders are gone ---------------------------------------------------------
+
+    def _gone(self, seat: Seat | None = None) -> list[Place]:
+        """Places that are missed, of all or next to one own place: as they were when last heard."""
+        found: dict[Place, None] = {}
+        for part in self._holdings.missing if seat is None else seat.gone:
+            last = self._holdings.directory.last_holder(part)
+            found[part if last is None else last[0]] = None
+        return list(found)
+
+    def on_detour(self, message: Detour) -> None:
+        """An event is for a place whose holder is gone, as far as the sender knows."""
+        holders = [
+            (peer, fact.place)
+            for peer, fact in self._holdings.directory.facts()
+            if fact.place.overlaps(message.place)
+        ]
+        own = [place for place in self._holdings.seats if place.overlaps(message.place)]
+        if own or not holders:
+            self._detour(message)
+        elif message.hops < DETOUR_HOPS_MAX:
+            for peer, place in holders:
+                if is_visited(place, message.bits):
+                    spread = Spread(message.publication, message.bits, place, message.hops)
+                    self._send_down(spread, peer)
+
+    def _detour(self, message: Detour) -> None:
+        """To the first heir of a place that can be reached: it stands in for who is gone."""
+        publication, bits, place = message.publication, message.bits, message.place
+        own = [seat for each, seat in self._holdings.seats.items() if each.overlaps(place)]
+        for seat in own:
+            if is_visited(seat.place, bits):
+                self._visit(seat, publication, bits, message.hops)
+        if own:
+            return
+        copy = self._holdings.copy_of(place)
+        if copy is not None:
+            self._stand_in(copy, publication, bits, message.hops)
+            return
+        tried = list(heirs(place))[:HEIRS_TRIED_MAX]
+        for rank in range(message.rank, len(tried)):
+            if self._holdings.seat_of(tried[rank]) is not None:
+                continue  # It is this node, and has no copy.
+            node = self.next_on_the_way(tried[rank], f"{publication.id}/{rank}", None)
+            if node is not None and message.hops < DETOUR_HOPS_MAX:
+                self._send(node, Detour(publication, bits, place, rank, message.hops + 1))
+                return
+        self._out.emit(Drop("nobody stands in for a node that is gone", publication.id))
+
+    def _stand_in(self, copy: Copy, publication: Publication, bits: int, hops: int) -> None:
+        """Do what the holder of a place would have done."""
+        place = copy.seat.place
+        self._notify(copy.seat, publication, bits, hops)
+        order: Order = event_order(publication.id, self._settings.orders)
+        for other, peer in list(copy.seat.near.items()):
+            if is_parent(place, other, bits, order):
+                self._send_down(Spread(publication, bits, other, hops), peer)
+
+    # --- what may be lost ----------------------------------------------------------------------
+
+    def _send(self, node: str, message: Message) -> None:
+        self._post.send(node, message)
+        if not self._settings.resend_ms:
+            return
+        kept = self._sent.setdefault(node, deque(maxlen=SENT_KEPT_MAX))
+        kept.append((self.now_ms, message))
+        while kept[0][0] < self.now_ms - self._settings.resend_ms:
+            kept.popleft()
+
+    def lost(self, node: str) -> None:
+        """A node cannot be reached: what was just sent there goes another way, in due time."""
+        oldest_ms = self.now_ms - self._settings.resend_ms
+        self._lost += [message for at_ms, message in self._sent.pop(node, ()) if at_ms >= oldest_ms]
+
+    def send_again(self) -> None:
+        """What may be lost goes again, now that tables say who is gone."""
+        messages, self._lost = self._lost, []
+        for message in messages:
+            match message:
+                case Spread(publication, bits, place, hops):
+                    self.on_detour(Detour(publication, bits, place, 0, hops))
+                case Rendezvous(publication, bits, hops):
+                    self._seek(publication, bits, hops, None)
+                case Detour():
+                    self.on_detour(message)
+                case _:
+                    pass
+
+    def forget(self, node: str) -> None:
+        """The link to a node was closed on purpose, after all had arrived."""
+        self._sent.pop(node, None)

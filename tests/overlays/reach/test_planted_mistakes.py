@@ -1,0 +1,195 @@
+"""Mistakes planted in Reach on purpose, each of which the checkers must find.
+
+The networks are small and grow, shrink and publish; without the mistake nothing is found in them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from peersub.overlays.reach import invariants, journeys
+from peersub.overlays.reach.copies import Copies
+from peersub.overlays.reach.holdings import Holdings
+from peersub.overlays.reach.identifiers import are_neighbours, is_above, is_visited
+from peersub.overlays.reach.interest import Interests
+from peersub.overlays.reach.registrations import Registrations
+from peersub.overlays.reach.seats import Seat
+from peersub.simulator.activities import (
+    CrashActivity,
+    JoinActivity,
+    LeaveActivity,
+    PublishActivity,
+    SubscribeActivity,
+    UnsubscribeActivity,
+)
+from peersub.simulator.running import run_scenario
+from peersub.simulator.scenario import Scenario, ScenarioPhase
+
+SEEDS_MAX = 6
+STEPS_MAX = 20_000
+
+
+def scenario_of(seed: int) -> Scenario:
+    busy = (
+        JoinActivity(count=2),
+        PublishActivity(count=12, every_ms=40),
+        UnsubscribeActivity(at_ms=200, count=4),
+        LeaveActivity(at_ms=300, count=1),
+    )
+    later = (CrashActivity(count=1), SubscribeActivity(at_ms=100, count=4))
+    return Scenario(
+        seed=seed,
+        overlay="reach",
+        nodes=9,
+        subscriptions=14,
+        steps_max=STEPS_MAX,
+        quiet_limit_ms=60_000,
+        settings={"identifier_bits": 12, "attributes": "a; b; s; r.x"},
+        phases=(
+            ScenarioPhase(name="busy", steps=busy),
+            ScenarioPhase(name="later", steps=later),
+            ScenarioPhase(name="after", steps=(PublishActivity(count=6, every_ms=10),)),
+            ScenarioPhase(name="unsubscribed", steps=(UnsubscribeActivity(count=0),)),
+        ),
+    )
+
+
+def plant_a_gift_that_is_forgotten(monkeypatch):
+    """Who gives a place away does not keep it until the other has it."""
+    original = Holdings.give
+
+    def give(self, place, node):
+        original(self, place, node)
+        del self.given[place]
+
+    monkeypatch.setattr(Holdings, "give", give)
+
+
+def plant_a_gift_that_is_kept(monkeypatch):
+    """Who gives a place away goes on as if it still had it."""
+    original = Holdings.give
+
+    def give(self, place, node):
+        seat = self.seats[place]
+        original(self, place, node)
+        self.seats[place] = seat
+
+    monkeypatch.setattr(Holdings, "give", give)
+
+
+def plant_halves_that_keep_everything(monkeypatch):
+    """Both halves of a place keep all that the whole one did."""
+
+    def take_entries(self, other, bits):
+        for entry in list(other.entries()):
+            self.store(entry, bits, 0)
+
+    monkeypatch.setattr(Seat, "take_entries", take_entries)
+
+
+def plant_a_neighbour_that_is_overlooked(monkeypatch):
+    """The last neighbour of a place is not in its table, and nobody misses it."""
+    original = Seat.set_near
+
+    def set_near(self, near, gone=()):
+        original(self, dict(list(near.items())[: max(len(near) - 1, 1)]), gone)
+
+    monkeypatch.setattr(Seat, "set_near", set_near)
+
+
+def plant_clearing_any_bit(monkeypatch):
+    """§3.2 taken literally for places of any lengths: on to whoever has one bit less."""
+
+    def is_parent(place, other, event, order):
+        return is_above(place, other) and is_visited(other, event)
+
+    for module in (journeys, invariants):
+        monkeypatch.setattr(module, "is_parent", is_parent)
+
+
+def plant_events_for_all_neighbours(monkeypatch):
+    """Down the subsets also to places that no subset of the event's bits is hosted at."""
+
+    def is_parent(place, other, event, order):
+        return are_neighbours(place, other) and other.bits > place.bits
+
+    monkeypatch.setattr(journeys, "is_parent", is_parent)
+
+
+def plant_ways_by_own_bits(monkeypatch):
+    """§3.3: the bits above a place's own length are not taken from the target."""
+    original = Seat.ways
+
+    def ways(self, target, first=0):
+        return original(self, target & ((1 << self.place.length) - 1), first)
+
+    monkeypatch.setattr(Seat, "ways", ways)
+
+
+def plant_copies_that_do_not_hear_of_ends(monkeypatch):
+    """Heirs are not told that a subscription has ended."""
+    monkeypatch.setattr(Copies, "ended", lambda self, seat, message: None)
+
+
+def plant_interest_that_is_never_withdrawn(monkeypatch):
+    """§4.5 as it is written: it says when interest is told, not when it ends."""
+    original = Interests._tell
+
+    def tell(self, seat):
+        told = [told for told in seat.told.values() if told.interest.identifiers]
+        if seat.wanted.identifiers or not told:
+            original(self, seat)
+
+    monkeypatch.setattr(Interests, "_tell", tell)
+
+
+def plant_an_heir_without_its_copy(monkeypatch):
+    """An heir takes a place over, without what was kept there; and nobody brings it again."""
+    original = Holdings._claim
+    ask_again = Registrations.ask_again
+
+    def ask_what_is_open(self, *, all_of_them=False):
+        if not all_of_them:
+            ask_again(self)
+
+    def claim(self, place, claim):
+        self.copies.clear()
+        original(self, place, claim)
+
+    monkeypatch.setattr(Holdings, "_claim", claim)
+    monkeypatch.setattr(Copies, "hand_on", lambda self: None)
+    monkeypatch.setattr(Registrations, "ask_at", lambda self, place: None)
+    monkeypatch.setattr(Registrations, "ask_again", ask_what_is_open)
+
+
+MISTAKES = {
+    plant_a_gift_that_is_forgotten: "up, and nobody has it",
+    plant_a_gift_that_is_kept: "which overlap",
+    plant_halves_that_keep_everything: "not at home there",
+    plant_a_neighbour_that_is_overlooked: "does not know what it misses",
+    plant_clearing_any_bit: "an event with the bits",
+    plant_events_for_all_neighbours: "hosts no subset",
+    plant_ways_by_own_bits: "the way from",
+    plant_copies_that_do_not_hear_of_ends: "has another copy",
+    plant_interest_that_is_never_withdrawn: "does not know what",
+    plant_an_heir_without_its_copy: "does not keep",
+}
+
+
+@cache
+def is_sound(seed: int) -> bool:
+    return run_scenario(scenario_of(seed)).violations == []
+
+
+@pytest.mark.parametrize("plant", MISTAKES)
+def test_it_is_found(plant, monkeypatch):
+    for seed in range(SEEDS_MAX):
+        with monkeypatch.context() as planting:
+            plant(planting)
+            texts = [violation.text for violation in run_scenario(scenario_of(seed)).violations]
+        if any(MISTAKES[plant] in text for text in texts):
+            assert is_sound(seed), "it is the mistake that is found"
+            return
+    pytest.fail(f"not found with the first {SEEDS_MAX} seeds")
