@@ -38,6 +38,7 @@ FOUND_MISTAKES = {
     1941: "a steward that is still counting when parts meet does not compare with the other part",
     40189: "a newcomer founds a layer, and tells everybody, before it has a neighbour to tell",
     62283: "a newcomer hears of nobody else from a contact that is gone before it is in",
+    42117: "a steward that founded a part during a split is listed nowhere, and compares no more",
     669: "who could not reach a member during a split does not turn to it after that",
     920029: "a line that others have no room for passes for one that all nodes know",
     77: "news of a layer, and that it is gone, chase each other for ever",

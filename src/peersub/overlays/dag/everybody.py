@@ -169,6 +169,7 @@ class Everybody:
             if self._former.pop(other.node, None) is not None:
                 # Lines about it were taken out here while it could not be reached.
                 self._peer.send(other, DirectoryState(self._peer.directory.digest))
+                self._peer.membership.compare_with(other)
 
     def probe(self) -> None:
         """Ask those who were asked longest ago which part they are in."""

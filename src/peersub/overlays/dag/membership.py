@@ -327,6 +327,13 @@ class Membership:
         if entry.label.steward != me and entry.label.steward not in layer.edges:
             self._peer.repair.ask(layer, entry.label.steward.node)
 
+    def compare_with(self, other: PeerId) -> None:
+        """Somebody can be reached again: it may speak for other parts of layers than this one."""
+        for name in self._peer.layers:
+            for label in self._peer.directory.labels(name):
+                if label.steward == other:
+                    self.compare(Entry(name, label))
+
     def withdraw(self, layer_name: str, label: Label, layer: Layer | None) -> None:
         """Let all nodes know that this one is no member; if it was the last, there is none."""
         peer = self._peer
