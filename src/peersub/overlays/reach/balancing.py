@@ -117,7 +117,7 @@ def copy_bits(place: Place, orders: Iterable[Order], depth: int) -> int:
     Of the bits that the place does not have, those that stand last in one of the orders, `depth` of
     each: a parent differs in the last of those that the event has.
 
-    >>> f"{copy_bits(Place(4, 0b0101), [Order(1), Order(2)], 1):04b}"
+    >>> f"{copy_bits(Place(4, 0b0101), [Order(1), Order(5)], 1):04b}"
     '1010'
     """
     free = low_bits(place.length) & ~place.bits
