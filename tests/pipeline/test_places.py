@@ -16,7 +16,7 @@ from peersub.pipeline.kernels.plan_files import read_plan, write_plan
 from peersub.pipeline.kernels.routing import route_batches
 from peersub.pipeline.schemas import DELIVERIES, SUBSCRIPTIONS
 from pipeline.test_route import frame, settings_of
-from pipeline.test_route_kernels import assert_equal, blocks_of, subscription_rows
+from pipeline.test_route_kernels import assert_equal, blocks_of, matched_rows, subscription_rows
 
 NODES = 24
 SEED = 6
@@ -86,13 +86,7 @@ def test_routing_on_spark_is_what_the_simulator_does(spark: Any, tmp_path: Path)
     settings = settings_of(world)
     subscriptions = frame(spark, subscription_rows(world), SUBSCRIPTIONS)
     events = spark.createDataFrame(pa.Table.from_batches([blocks_of(world)]))
-    matched = [
-        {"event_id": event.id, "subscription_id": name}
-        for event in world.events
-        for name, wanted in world.subscriptions
-        if wanted.matches(event)
-    ]
-    deliveries = frame(spark, matched, DELIVERIES)
+    deliveries = frame(spark, matched_rows(world), DELIVERIES)
     folder = str(tmp_path / "plan")
     assert planned_by_a_worker(subscriptions, settings, folder).first()["edges"] > 0
     assert_equal(read_plan(folder), plan_of(world))

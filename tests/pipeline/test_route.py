@@ -18,7 +18,13 @@ from peersub.pipeline.schemas import (
     RECEIPTS,
     SUBSCRIPTIONS,
 )
-from pipeline.test_route_kernels import NETWORKS, blocks_of, drawn_world, subscription_rows
+from pipeline.test_route_kernels import (
+    NETWORKS,
+    blocks_of,
+    drawn_world,
+    matched_rows,
+    subscription_rows,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -53,13 +59,7 @@ def test_routing_on_spark_is_what_the_simulator_does(
     settings = settings_of(world)
     subscriptions = frame(spark, subscription_rows(world), SUBSCRIPTIONS)
     events = spark.createDataFrame(pa.Table.from_batches([blocks_of(world)]))
-    matched = [
-        {"event_id": event.id, "subscription_id": name}
-        for event in world.events
-        for name, wanted in world.subscriptions
-        if wanted.matches(event)
-    ]
-    deliveries = frame(spark, matched, DELIVERIES)
+    deliveries = frame(spark, matched_rows(world), DELIVERIES)
     folder = str(tmp_path / "plan")
     if settings.needs_subscriptions:
         planned = planned_by_a_worker(subscriptions, settings, folder)

@@ -72,6 +72,16 @@ def subscription_rows(world: World) -> list[dict[str, Any]]:
     ]
 
 
+def matched_rows(world: World) -> list[dict[str, Any]]:
+    """Who wants which event, by asking each filter."""
+    return [
+        {"event_id": event.id, "subscription_id": name}
+        for event in world.events
+        for name, wanted in world.subscriptions
+        if wanted.matches(event)
+    ]
+
+
 def assert_equal(one: Any, other: Any) -> None:
     """Equal, arrays and their types included."""
     assert type(one) is type(other)
