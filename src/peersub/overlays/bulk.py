@@ -214,6 +214,8 @@ class PlaceSources:
     summary_filters: bool
     """What places tell of their interest, as the settings have it."""
     copies: int
+    orders: int
+    replicas: int
     answer_share: float
     """Who answers for places below, and how often, as the settings have it."""
 

@@ -12,7 +12,6 @@ from peersub.overlays.reach.balancing import (
     Heat,
     answer_number,
     answers,
-    copy_bits,
     is_last,
     pushes,
 )
@@ -26,6 +25,7 @@ from peersub.overlays.reach.identifiers import (
     is_visited,
 )
 from peersub.overlays.reach.interest import Wish, leads_to
+from peersub.overlays.reach.replicas import copy_bits
 
 PLACES = tuple(Place(2, bits) for bits in range(4))
 identifiers = st.integers(0, (1 << BITS) - 1)

@@ -27,6 +27,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "copies": 4,
         "attributes": "a; s; b; r",
     },
+    "replicas answer": {
+        "summary_filters": True,
+        "answer_share": 0.8,
+        "orders": 3,
+        "replicas": 2,
+        "attributes": "a; s; b; r",
+    },
     "heirs answer by identifiers": {"answer_share": 1.0, "attributes": "a: 3, 6; b; s # 2; r"},
     "few filters, few orders": {
         "summary_filters": True,

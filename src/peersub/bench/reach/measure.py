@@ -25,16 +25,16 @@ from peersub.overlays.reach.balancing import (
     Heat,
     answer_number,
     answers,
-    copy_bits,
-    is_heir,
     is_last,
     pushes,
 )
 from peersub.overlays.reach.converged import grown_places
-from peersub.overlays.reach.identifiers import Order, Place, differing_bit, event_order, fixed_order
+from peersub.overlays.reach.identifiers import Order, Place, event_order
 from peersub.overlays.reach.interest import leads_to
 from peersub.overlays.reach.messages import Interest
+from peersub.overlays.reach.replicas import CopyRule
 from peersub.overlays.reach.routes import Layout, Visit, way_of
+from peersub.overlays.reach.settings import ReachSettings
 from peersub.simulator.summary import gini
 
 __all__ = ["QUENCHINGS", "Network", "Outcome", "Quenching", "Replication"]
@@ -51,23 +51,18 @@ class Replication:
         orders: of bits, all that events have; 0 for one of its own for each event.
         depth: places above that keep copies, for each order.
         share: of the events that a parent answers, if it may.
-        heirs: places that have copies should the holder of a place crash; these answer then, and
-            no other ones.
+        heirs: places that have copies in any case, should the holder of a place crash.
     """
 
     orders: int = 4
     depth: int = 2
     share: float = 0.8
-    heirs: int = 0
+    heirs: int = ReachSettings().copies
 
-    def has_copy(self, parent: Place, place: Place) -> bool:
-        """Whether a parent keeps a copy of what a place keeps."""
-        if self.heirs:
-            return is_heir(parent, place, self.heirs)
-        orders = [fixed_order(number) for number in range(self.orders)]
-        bit = differing_bit(parent, place)
-        assert bit is not None
-        return bool(copy_bits(place, orders, self.depth) >> bit & 1)
+    @property
+    def rule(self) -> CopyRule:
+        """Who keeps copies."""
+        return CopyRule(self.heirs, self.orders, self.depth)
 
 
 @dataclass(slots=True)
@@ -81,7 +76,7 @@ class Outcome:
     messages: int = 0
     deliveries: int = 0
     copies: int = 0
-    """Entries that parents keep for children."""
+    """Entries that parents keep for children, beside those of heirs."""
     pushed: int = 0
     """Identifiers that went to other nodes."""
     loads: Counter[Place] = field(default_factory=Counter)
@@ -314,11 +309,9 @@ class Network:
         return pushes(loads, before.arrived, before.heats, lambda _: self.layout.held)
 
     def _copies(self, replication: Replication) -> int:
-        if replication.heirs:
-            return 0  # They are there in any case.
-        orders = [fixed_order(number) for number in range(replication.orders)]
+        rule = replication.rule
         return sum(
-            sum(map(len, kept.values())) * copy_bits(place, orders, replication.depth).bit_count()
+            sum(map(len, kept.values())) * rule.replica_bits(place).bit_count()
             for place, kept in self.kept.items()
         )
 
@@ -339,7 +332,7 @@ class Network:
         for place, parent, _ in visits:
             if parent is None or not answers(parent, place, number, replication.share):
                 continue
-            if replication.has_copy(parent, place) and is_last(
+            if replication.rule.has_copy(parent, place) and is_last(
                 place, bits, order, interests[place], partial(self.matches, event)
             ):
                 found[place] = parent

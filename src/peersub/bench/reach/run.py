@@ -10,7 +10,6 @@ from typing import Final
 from peersub.bench.reach.measure import QUENCHINGS, Network, Outcome, Quenching, Replication
 from peersub.bench.reach.workload import MAPS, MapKind, draw_reach_workload, map_text
 from peersub.overlays.reach.identifiers import IDENTIFIER_BITS_MAX
-from peersub.overlays.reach.settings import ReachSettings
 from peersub.workloads.settings import Skew
 
 __all__ = ["BALANCINGS", "Figure", "MapPoint", "ReachBenchSettings", "ReachResult", "run_reach"]
@@ -237,7 +236,7 @@ def _balanced(
     network: Network, before: Outcome, settings: ReachBenchSettings
 ) -> dict[str, Outcome]:
     """Balanced in each way; what is pushed follows from the loads before."""
-    heirs = Replication(orders=0, share=settings.replication.share, heirs=ReachSettings().copies)
+    heirs = Replication(orders=0, depth=0, share=settings.replication.share)
     replicated = network.run("filters", replication=settings.replication)
     return {
         "none": before,

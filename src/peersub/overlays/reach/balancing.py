@@ -8,13 +8,9 @@ to the place has to be passed on, and the node that gets it only answers, and se
 down. One message does for all identifiers that went to the same node. So a push pays if an event
 finds more than one subscriber there, and `pushes` counts what the message costs.
 
-*Replicate up.* A parent keeps a copy of what a child keeps, and answers for it now and then. Each
-event has a tree of its own, so that every place above a child may be its parent. With few fixed
-orders of bits (`event_order`) parents mostly differ in the bits that stand last in one of them:
-copies there (`copy_bits`) are few, whatever the size of the network. And a parent may answer only
-if nothing else is reached *through* the child (`is_last`): otherwise the event has to go there all
-the same. The first heirs of a place have copies in any case (`is_heir`): in the protocol these are
-who answers.
+*Replicate up.* A parent keeps a copy of what a child keeps, and answers for it now and then. Which
+parents have one, `replicas` says. And a parent may answer only if nothing else is reached *through*
+the child (`is_last`): otherwise the event has to go there all the same.
 
 Laws: a push never changes who gets an event, nor do answers; no identifier is pushed twice; after a
 push neither of the two is as busy as the giver was.
@@ -28,10 +24,9 @@ from typing import NamedTuple
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below, draw_share
-from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
+from peersub.overlays.reach.identifiers import Order, Place
 from peersub.overlays.reach.interest import SOMETHING, leads_to, wishes_of
 from peersub.overlays.reach.messages import Interest
-from peersub.overlays.reach.structure import heir_rank
 
 __all__ = [
     "ANSWER_BITS",
@@ -39,8 +34,6 @@ __all__ = [
     "Heat",
     "answer_number",
     "answers",
-    "copy_bits",
-    "is_heir",
     "is_last",
     "pushes",
 ]
@@ -109,29 +102,6 @@ def _best_part(
         if busier < best:
             best, found = busier, (count, passed_on, sent)
     return found
-
-
-def copy_bits(place: Place, orders: Iterable[Order], depth: int) -> int:
-    """The bits in which the places that keep copies of a place differ from it.
-
-    Of the bits that the place does not have, those that stand last in one of the orders, `depth` of
-    each: a parent differs in the last of those that the event has.
-
-    >>> f"{copy_bits(Place(4, 0b0101), [Order(1), Order(5)], 1):04b}"
-    '1010'
-    """
-    free = low_bits(place.length) & ~place.bits
-    found = 0
-    for order in orders:
-        last = sorted(set_bits(free), key=order.rank)[-depth:] if depth else []
-        found |= sum(1 << bit for bit in last if not found >> bit & 1)
-    return found
-
-
-def is_heir(parent: Place, place: Place, copies: int) -> bool:
-    """Whether a place is one of the first heirs of another, which have copies should it crash."""
-    rank = heir_rank(place, parent)
-    return rank is not None and rank < copies
 
 
 def is_last(

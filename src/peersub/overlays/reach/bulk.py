@@ -28,7 +28,6 @@ from peersub.overlays.reach.balancing import (
     ANSWER_BITS,
     answer_number,
     answers,
-    is_heir,
     is_last,
 )
 from peersub.overlays.reach.converged import grown_places
@@ -42,6 +41,7 @@ from peersub.overlays.reach.identifiers import (
 )
 from peersub.overlays.reach.interest import Wish, leads_to
 from peersub.overlays.reach.messages import Interest
+from peersub.overlays.reach.replicas import CopyRule
 from peersub.overlays.reach.routes import WAYS, Layout, Visit, way_of
 from peersub.overlays.reach.settings import ReachSettings
 
@@ -122,6 +122,8 @@ def plan(
             summary=settings.summary,
             summary_filters=settings.summary_filters,
             copies=settings.copies,
+            orders=settings.orders,
+            replicas=settings.replicas,
             answer_share=settings.answer_share,
         ),
     )
@@ -152,7 +154,7 @@ class _Ways:
         places = zip(sources.lengths.tolist(), sources.bits.tolist(), strict=True)
         self._layout = Layout([Place(length, bits) for length, bits in places])
         self._interests = self._told(sources) if sources.quench else None
-        self._copies = sources.copies
+        self._rule = CopyRule(sources.copies, sources.orders, sources.replicas)
         self._answer_share = sources.answer_share
 
     def _told(self, sources: PlaceSources) -> Mapping[Place, Interest]:
@@ -236,12 +238,12 @@ class _Ways:
         answer: int,
         matches: Callable[[Filter], bool],
     ) -> bool:
-        """Whether the parent answers for a place, out of the copy that it has as an heir."""
+        """Whether the parent answers for a place, out of the copy that it has."""
         if self._interests is None or not self._answer_share or visit.parent is None:
             return False
         return (
-            is_heir(visit.parent, visit.place, self._copies)
-            and answers(visit.parent, visit.place, answer, self._answer_share)
+            answers(visit.parent, visit.place, answer, self._answer_share)
+            and self._rule.has_copy(visit.parent, visit.place)
             and is_last(visit.place, event, order, self._interests[visit.place], matches)
         )
 

@@ -91,7 +91,7 @@ def _copy_to_heirs(seats: Mapping[Place, Seat], holder: Mapping[Place, ReachPeer
     by_name = {peer.me: peer for peer in holder.values()}
     for place, seat in seats.items():
         peer = holder[place]
-        for heir in peer.copies.heirs_of(seat):
+        for heir in peer.copies.keepers_of(seat):
             seat.copied[heir] = Copied(0, near=seat.near)
             copy = Seat(place, seat.claim, seat.near)
             copy.take_entries(seat, peer.bits)

@@ -1,7 +1,9 @@
-"""`Copies`: what a place keeps is kept by its first heirs as well, should its holder crash.
+"""`Copies`: what a place keeps is kept by others as well: by heirs, should its holder crash, and
+by replicas, which answer for it (`replicas`).
 
-The paper has nothing of the kind (§4.3). Whoever holds a place tells its first heirs (`heirs`) what
-is kept there, and who is next to it, and a subscription is confirmed when they have it. Until the
+Of crashes the paper says nothing (§4.3). Whoever holds a place tells its first heirs (`heirs`) what
+is kept there, and who is next to it, and a subscription is confirmed when they have it; so it is
+with replicas. Until the
 place is taken over, an heir stands in for its holder (`journeys`). An heir that claims it has its
 subscriptions at once. If another one claims it, who has a copy hands it on. So nothing that was
 confirmed is lost, as long as of the holder and its heirs one stays; and should all go, the nodes
@@ -14,6 +16,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.holdings import ENTRIES_PER_MESSAGE, Copy, Holdings
+from peersub.overlays.reach.identifiers import differing_bit
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyEnded,
@@ -39,19 +42,19 @@ FORMER_HEIRS_MAX = 32
 class Copies:
     """The copies of own places at others, and of theirs here."""
 
-    def __init__(self, holdings: Holdings, post: Post, bits: AttributeMap, count: int) -> None:
+    def __init__(self, holdings: Holdings, post: Post, bits: AttributeMap) -> None:
         self._holdings = holdings
         self._post = post
         self._bits = bits
-        self._count = count
+        self._rule = holdings.settings.copy_rule
         self._number = 0
 
     # --- what others have of own places --------------------------------------------------------
 
     def review(self) -> None:
-        """Heirs that are new get all."""
+        """Who is new among the keepers gets all."""
         for seat in self._holdings.seats.values():
-            wanted = self.heirs_of(seat)
+            wanted = self.keepers_of(seat)
             for peer in [each for each in seat.copied if each not in wanted]:
                 del seat.copied[peer]
                 seat.former[peer] = None
@@ -73,14 +76,20 @@ class Copies:
     def _is_linked(self, peer: PeerId) -> bool:
         return self._post.linked.get(peer.node) == peer
 
-    def heirs_of(self, seat: Seat) -> list[PeerId]:
-        """Who is to have copies: the first heirs that stay, none of them this node."""
+    def keepers_of(self, seat: Seat) -> list[PeerId]:
+        """Who is to have copies: the first heirs that stay, and replicas; none is this node."""
         found: dict[PeerId, None] = {}
         for identifier in heirs(seat.place):
             peer = seat.holder_of(identifier)
             if peer is not None and self._holdings.takes(peer):
                 found[peer] = None
-        return list(found)[: self._count]
+        keepers = dict.fromkeys(list(found)[: self._rule.heirs])
+        replica_bits = self._rule.replica_bits(seat.place)
+        for place, peer in seat.near.items():
+            bit = differing_bit(seat.place, place)
+            if bit is not None and replica_bits >> bit & 1 and self._holdings.takes(peer):
+                keepers[peer] = None
+        return list(keepers)
 
     def _copy_all(self, seat: Seat, peer: PeerId) -> None:
         entries = list(seat.entries())

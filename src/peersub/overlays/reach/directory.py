@@ -70,6 +70,10 @@ class Directory:
         said = self.told.get(peer)
         return said is not None and said.leaves
 
+    def claim(self, peer: PeerId, place: Place) -> int | None:
+        """By which claim a peer holds a place; None if it does not."""
+        return next((fact.claim for fact in self._facts(peer) if fact.place == place), None)
+
     def holds_any(self, peer: PeerId) -> bool:
         """Whether a peer holds a place."""
         return bool(self._facts(peer))

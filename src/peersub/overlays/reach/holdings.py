@@ -454,6 +454,13 @@ class Holdings:
         ]
         return max(found, key=lambda copy: (copy.seat.claim, copy.owner), default=None)
 
+    def whole_copy(self, owner: PeerId, place: Place) -> Copy | None:
+        """All that the holder of a place keeps there, as it has told it since it holds it."""
+        copy = self.copies.get((owner, place))
+        if copy is None or not copy.is_whole:
+            return None
+        return copy if copy.seat.claim == self.directory.claim(owner, place) else None
+
     # --- several places ------------------------------------------------------------------------
 
     def balance(self) -> None:

@@ -234,7 +234,7 @@ def _wrong_copies(peers: Sequence[ReachPeer], held: dict[Place, tuple[PeerId, Se
     by_name = {peer.me: peer for peer in peers}
     for place, (holder, seat) in held.items():
         kept = {*seat.entries()}
-        wanted = by_name[holder].copies.heirs_of(seat)
+        wanted = by_name[holder].copies.keepers_of(seat)
         for peer in peers:
             copy = peer.holdings.copies.get((holder, place))
             if copy is None or copy.seat.claim < seat.claim:

@@ -124,7 +124,7 @@ class ReachPeer:
             summary=settings.summary,
             with_filters=settings.summary_filters,
         )
-        self.copies = Copies(self.holdings, self.post, self.bits, settings.copies)
+        self.copies = Copies(self.holdings, self.post, self.bits)
         self.answering = Answering(self.holdings, self.interests, settings)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
         self.journeys = Journeys(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from peersub.overlays.core.home import HomeSettings
 from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.replicas import CopyRule
 
 __all__ = ["ReachSettings"]
 
@@ -42,8 +43,10 @@ class ReachSettings:
     """How often a node with several places looks for someone to give one to."""
     copies: int = 2
     """Heirs that keep what is kept at a place, should its holder crash."""
+    replicas: int = 0
+    """Places above that keep copies as well, for each of the `orders`, so as to answer (§4.4)."""
     answer_share: float = 0.0
-    """Of the events for which an heir may answer in place of one below it (§4.4); 0 for none."""
+    """Of the events for which who has a copy may answer in place of one below it; 0 for none."""
     resend_ms: int = 0
     """Events sent so shortly before a link broke are sent again by another way; 0: none.
 
@@ -71,6 +74,21 @@ class ReachSettings:
                 raise ValueError(f"{name} is at least 1")
         if not 0 <= self.answer_share <= 1:
             raise ValueError(f"answer_share is a share from 0 to 1, not {self.answer_share}")
-        for name in ("orders", "renew_ms", "copies", "summary", "resend_ms", "changes_per_beat"):
+        for name in (
+            "orders",
+            "renew_ms",
+            "copies",
+            "replicas",
+            "summary",
+            "resend_ms",
+            "changes_per_beat",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is not negative")
+        if self.replicas and not self.orders:
+            raise ValueError("replicas are for few orders: set orders to at least 1")
+
+    @property
+    def copy_rule(self) -> CopyRule:
+        """Who keeps a copy of what is kept at a place."""
+        return CopyRule(self.copies, self.orders, self.replicas)

@@ -65,7 +65,15 @@ _OVERLAY: Final = b"overlay"
 _DEGREES: Final = b"degrees"
 """Of a tree, in the file of its classes."""
 _SETTINGS: Final = b"settings"
-_PLACE_SETTINGS: Final = ("quench", "summary", "summary_filters", "copies", "answer_share")
+_PLACE_SETTINGS: Final = (
+    "quench",
+    "summary",
+    "summary_filters",
+    "copies",
+    "orders",
+    "replicas",
+    "answer_share",
+)
 """Of the holders of places, in the file of these."""
 
 
