@@ -284,10 +284,10 @@ MESSAGES: dict[str, Any] = {
     ),
     "interest-asked": reach.InterestAsked(PLACE, PLACE.sibling),
     "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),
-    "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1),
-    "reach-spread": reach.Spread(TRADE, 0b1011, PLACE, 2),
-    "reach-detour": reach.Detour(TRADE, 0b1011, PLACE, 1, 2),
-    "reach-notified": reach.Notified(STORY, 3),
+    "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1, 350),
+    "reach-spread": reach.Spread(TRADE, 0b1011, PLACE, 2, 350),
+    "reach-detour": reach.Detour(TRADE, 0b1011, PLACE, 1, 2, 350),
+    "reach-notified": reach.Notified(STORY, 3, 350),
 }
 
 RECORDS: dict[str, Any] = {

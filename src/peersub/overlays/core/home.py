@@ -8,7 +8,7 @@ After a crash, what was stored and is not known to be handed over is handed over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -162,9 +162,12 @@ class Home:
         """Whether a best-effort event is new here; it is seen from now on."""
         return self._seen.add(event_id, now_ms)
 
-    def hand_over(self, publication: Publication, hops: int) -> None:
-        """Give a best-effort event, which was not seen before, to those who want it."""
-        wanting = self.matching(publication)
+    def hand_over(self, publication: Publication, hops: int, younger: Container[str] = ()) -> None:
+        """Give a best-effort event, which was not seen before, to those who want it.
+
+        Not to subscriptions that are `younger` than the event.
+        """
+        wanting = tuple(name for name in self.matching(publication) if name not in younger)
         if wanting:
             self._emit(Deliver(publication, wanting, hops))
 

@@ -11,8 +11,11 @@ event would miss what is kept there, and all places that it comes to through the
   its neighbours (`copies`). It does what the holder would have done. A rendezvous that is gone is
   adopted likewise;
 - where all ways to a host lead over nodes that are gone, an event goes a step sideways;
-- what was sent over a link shortly before it broke may be lost, and is sent again by another way,
-  if `resend_ms` says so. Who gets an event twice takes it once.
+- what was sent over a link shortly before it broke (`resend_ms`) may be lost, and is sent again by
+  another way. Who gets an event twice takes it once. No clock is shared: the event says how late
+  it is (`age_ms`), and a subscription that has begun since does not get it. What was on its way
+  to the node of a subscription is not sent again: links between nodes that live are mended below
+  the overlay, and a node that is gone has lost its subscriptions, or begins them anew.
 
 What finds nobody is dropped, and that is reported.
 """
@@ -20,12 +23,12 @@ What finds nobody is dropped, and that is reported.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from dataclasses import replace
+from typing import Protocol, TypeAlias
 
 from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.effects import Drop
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.answering import Answering
@@ -56,10 +59,14 @@ DETOUR_HOPS_MAX = 64
 """Links after which an event that cannot get by those who are gone is given up."""
 
 
-class TakeHome(Protocol):
-    """Hands an event to the subscriptions of this node."""
+Kept: TypeAlias = Rendezvous | Spread | Detour
+"""What is sent again if it may be lost."""
 
-    def __call__(self, publication: Publication, hops: int) -> None: ...
+
+class TakeHome(Protocol):
+    """Hands an event to the subscriptions of this node, unless they are younger."""
+
+    def __call__(self, publication: Publication, hops: int, age_ms: int = 0) -> None: ...
 
 
 class Journeys:
@@ -87,13 +94,14 @@ class Journeys:
         self._post = post
         self._out = out
         self._take_home = take_home
-        self._sent: dict[str, deque[tuple[int, Message]]] = {}
-        self._lost: list[Message] = []
+        self._sent: dict[str, deque[tuple[int, Kept]]] = {}
+        self._lost: list[Kept] = []
 
     def begin(self, publication: Publication) -> None:
         """An event is published here."""
         self._take_home(publication, 0)
-        self._seek(publication, self._bits.event_bits(publication.attributes), 0, None)
+        bits = self._bits.event_bits(publication.attributes)
+        self._seek(Rendezvous(publication, bits, 0), None)
 
     # --- the way to a host ---------------------------------------------------------------------
 
@@ -125,31 +133,34 @@ class Journeys:
 
     def on_rendezvous(self, peer: PeerId, message: Rendezvous) -> None:
         """An event is on its way to the host of its bits."""
-        self._seek(message.publication, message.bits, message.hops, peer)
+        self._seek(message, peer)
 
-    def _seek(self, publication: Publication, bits: int, hops: int, sender: PeerId | None) -> None:
+    def _seek(self, message: Rendezvous, sender: PeerId | None) -> None:
+        publication, bits, hops = message.publication, message.bits, message.hops
         seat = self._holdings.seat_of(bits)
         if seat is not None:
-            self._visit(seat, publication, bits, hops)
+            self._visit(seat, publication, bits, hops, message.age_ms)
             return
         node = self.next_on_the_way(bits, publication.id, sender)
         if node is None:
             gone = [place for place in self._gone() if place.hosts(bits)]
             if gone:
-                self._detour(Detour(publication, bits, gone[0], 0, hops))
+                self._detour(Detour(publication, bits, gone[0], 0, hops, message.age_ms))
                 return
             if hops < DETOUR_HOPS_MAX:
                 node = self._sideways(f"{publication.id}/{hops}", sender)
         if node is None or hops >= HOPS_MAX:
             self._out.emit(Drop("there is no way to the rendezvous", publication.id))
             return
-        self._send(node, Rendezvous(publication, bits, hops + 1))
+        self._send(node, replace(message, hops=hops + 1))
 
     # --- down the subsets ----------------------------------------------------------------------
 
-    def _visit(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
+    def _visit(
+        self, seat: Seat, publication: Publication, bits: int, hops: int, age_ms: int
+    ) -> None:
         """An event is at a place: to the nodes that want it, and further down."""
-        self._notify(seat, publication, bits, hops)
+        self._notify(seat, publication, bits, hops, age_ms)
         order = event_order(publication.id, self._settings.orders)
         for place, peer in list(seat.near.items()):
             if is_parent(seat.place, place, bits, order) and self._interests.wants(
@@ -157,49 +168,45 @@ class Journeys:
             ):
                 copy = self._answering.copy_for(seat, place, publication, bits, order)
                 if copy is not None and place not in self._holdings.seats:
-                    self._notify(copy, publication, bits, hops)
+                    self._notify(copy, publication, bits, hops, age_ms)
                 else:
-                    self._send_down(Spread(publication, bits, place, hops), peer)
+                    self._send_down(Spread(publication, bits, place, hops, age_ms), peer)
         for place in self._gone(seat):
             if is_parent(seat.place, place, bits, order):
-                self._detour(Detour(publication, bits, place, 0, hops))
+                self._detour(Detour(publication, bits, place, 0, hops, age_ms))
 
-    def _notify(self, seat: Seat, publication: Publication, bits: int, hops: int) -> None:
+    def _notify(
+        self, seat: Seat, publication: Publication, bits: int, hops: int, age_ms: int
+    ) -> None:
         for node in seat.wanting(publication, bits):
             if node == self._me.node:
-                self._take_home(publication, hops)
+                self._take_home(publication, hops, age_ms)
             else:
                 self._post.used(node)
-                self._post.send(node, Notified(publication, hops + 1))
+                self._post.send(node, Notified(publication, hops + 1, age_ms))
 
     def _send_down(self, spread: Spread, peer: PeerId) -> None:
-        publication, bits, place, hops = (
-            spread.publication,
-            spread.bits,
-            spread.place,
-            spread.hops,
-        )
-        other = self._holdings.seats.get(place)
+        other = self._holdings.seats.get(spread.place)
         if other is not None:
-            self._visit(other, publication, bits, hops)
+            self._visit(other, spread.publication, spread.bits, spread.hops, spread.age_ms)
         else:
-            self._send(peer.node, Spread(publication, bits, place, hops + 1))
+            self._send(peer.node, replace(spread, hops=spread.hops + 1))
 
     def on_spread(self, message: Spread) -> None:
         """An event is to visit a place of this node."""
         publication, bits, hops = message.publication, message.bits, message.hops
         seat = self._holdings.seats.get(message.place)
         if seat is not None:
-            self._visit(seat, publication, bits, hops)
+            self._visit(seat, publication, bits, hops, message.age_ms)
             return
         # It has split or merged, or was given away, since the sender last heard of it.
         for place, own in list(self._holdings.seats.items()):
             if place.overlaps(message.place) and is_visited(place, bits):
-                self._visit(own, publication, bits, hops)
+                self._visit(own, publication, bits, hops, message.age_ms)
         for place, given in self._holdings.given.items():
             reached = place.overlaps(message.place) and is_visited(place, bits)
             if reached and hops < HOPS_MAX:
-                self._send(given.node, Spread(publication, bits, place, hops + 1))
+                self._send(given.node, replace(message, place=place, hops=hops + 1))
 
     # --- places whose holders are gone ---------------------------------------------------------
 
@@ -224,8 +231,12 @@ class Journeys:
         elif message.hops < DETOUR_HOPS_MAX:
             for peer, place in holders:
                 if is_visited(place, message.bits):
-                    spread = Spread(message.publication, message.bits, place, message.hops)
-                    self._send_down(spread, peer)
+                    self._send_down(
+                        Spread(
+                            message.publication, message.bits, place, message.hops, message.age_ms
+                        ),
+                        peer,
+                    )
 
     def _detour(self, message: Detour) -> None:
         """To the first heir of a place that can be reached: it stands in for who is gone."""
@@ -233,12 +244,12 @@ class Journeys:
         own = [seat for each, seat in self._holdings.seats.items() if each.overlaps(place)]
         for seat in own:
             if is_visited(seat.place, bits):
-                self._visit(seat, publication, bits, message.hops)
+                self._visit(seat, publication, bits, message.hops, message.age_ms)
         if own:
             return
         copy = self._holdings.copy_of(place)
         if copy is not None:
-            self._stand_in(copy, publication, bits, message.hops)
+            self._stand_in(copy, publication, bits, message.hops, message.age_ms)
             return
         tried = list(heirs(place))[:HEIRS_TRIED_MAX]
         for rank in range(message.rank, len(tried)):
@@ -246,22 +257,24 @@ class Journeys:
                 continue  # It is this node, and has no copy.
             node = self.next_on_the_way(tried[rank], f"{publication.id}/{rank}", None)
             if node is not None and message.hops < DETOUR_HOPS_MAX:
-                self._send(node, Detour(publication, bits, place, rank, message.hops + 1))
+                self._send(node, replace(message, rank=rank, hops=message.hops + 1))
                 return
         self._out.emit(Drop("nobody stands in for a node that is gone", publication.id))
 
-    def _stand_in(self, copy: Copy, publication: Publication, bits: int, hops: int) -> None:
+    def _stand_in(
+        self, copy: Copy, publication: Publication, bits: int, hops: int, age_ms: int
+    ) -> None:
         """Do what the holder of a place would have done."""
         place = copy.seat.place
-        self._notify(copy.seat, publication, bits, hops)
+        self._notify(copy.seat, publication, bits, hops, age_ms)
         order: Order = event_order(publication.id, self._settings.orders)
         for other, peer in list(copy.seat.near.items()):
             if is_parent(place, other, bits, order):
-                self._send_down(Spread(publication, bits, other, hops), peer)
+                self._send_down(Spread(publication, bits, other, hops, age_ms), peer)
 
     # --- what may be lost ----------------------------------------------------------------------
 
-    def _send(self, node: str, message: Message) -> None:
+    def _send(self, node: str, message: Kept) -> None:
         self._post.send(node, message)
         if not self._settings.resend_ms:
             return
@@ -272,22 +285,22 @@ class Journeys:
 
     def lost(self, node: str) -> None:
         """A node cannot be reached: what was just sent there goes another way, in due time."""
-        oldest_ms = self.now_ms - self._settings.resend_ms
-        self._lost += [message for at_ms, message in self._sent.pop(node, ()) if at_ms >= oldest_ms]
+        for at_ms, message in self._sent.pop(node, ()):
+            late_ms = self.now_ms - at_ms
+            if late_ms <= self._settings.resend_ms:
+                self._lost.append(replace(message, age_ms=message.age_ms + late_ms))
 
     def send_again(self) -> None:
         """What may be lost goes again, now that tables say who is gone."""
         messages, self._lost = self._lost, []
         for message in messages:
             match message:
-                case Spread(publication, bits, place, hops):
-                    self.on_detour(Detour(publication, bits, place, 0, hops))
-                case Rendezvous(publication, bits, hops):
-                    self._seek(publication, bits, hops, None)
+                case Spread(publication, bits, place, hops, age_ms):
+                    self.on_detour(Detour(publication, bits, place, 0, hops, age_ms))
+                case Rendezvous():
+                    self._seek(message, None)
                 case Detour():
                     self.on_detour(message)
-                case _:
-                    pass
 
     def forget(self, node: str) -> None:
         """The link to a node was closed on purpose, after all had arrived."""

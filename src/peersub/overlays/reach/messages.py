@@ -270,13 +270,18 @@ class InterestHeard(Message):
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous(Message):
-    """An event on its way to the host of its bits."""
+    """An event on its way to the host of its bits.
+
+    `age_ms`, here and below, is how long it was thought to be on its way before it was sent again:
+    a subscription that is younger does not get it.
+    """
 
     reliable: ClassVar[bool] = False
 
     publication: Publication
     bits: int
     hops: int
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +294,7 @@ class Spread(Message):
     bits: int
     place: Place
     hops: int
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +308,7 @@ class Detour(Message):
     place: Place
     rank: int
     hops: int
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +319,4 @@ class Notified(Message):
 
     publication: Publication
     hops: int
+    age_ms: int = 0

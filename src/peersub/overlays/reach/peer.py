@@ -168,7 +168,7 @@ class ReachPeer:
                     self._out.emit(PublishCompleted(batch.id))
             case Subscribe(name, wanted):
                 if self.home.subscribe(name, wanted, lambda: self.registrations.on_disk(name)):
-                    self.registrations.add(name, wanted)
+                    self.registrations.add(name, wanted, now_ms)
                 else:
                     self._out.emit(Drop(f"the subscription {name} exists already"))
             case Unsubscribe(name):
@@ -179,7 +179,7 @@ class ReachPeer:
             case Restored(records):
                 self.home.restore(records, now_ms)
                 for name, wanted in self.home.subscriptions.items():
-                    self.registrations.add(name, wanted)
+                    self.registrations.add(name, wanted, now_ms)
                     self.registrations.on_disk(name)
             case _:
                 self._on_change_of_links(cause)
@@ -443,17 +443,18 @@ class ReachPeer:
         self.journeys.begin(publication)
         self._out.emit(PublishCompleted(publication.id))
 
-    def _take_home(self, publication: Publication, hops: int) -> None:
+    def _take_home(self, publication: Publication, hops: int, age_ms: int = 0) -> None:
         if self.home.see(publication.id, self._now_ms):
-            self.home.hand_over(publication, hops)
+            younger = self.registrations.begun_after(self._now_ms - age_ms) if age_ms else ()
+            self.home.hand_over(publication, hops, younger)
 
     # --- messages ------------------------------------------------------------------------------
 
     def _on_message(self, peer: PeerId, message: Message) -> None:
         match message:
-            case Notified(publication, hops):
+            case Notified(publication, hops, age_ms):
                 if self._is_sound(peer, publication):
-                    self._take_home(publication, hops)
+                    self._take_home(publication, hops, age_ms)
             case Spread(publication):
                 if self._is_sound(peer, publication):
                     self.journeys.on_spread(message)

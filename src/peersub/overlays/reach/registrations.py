@@ -34,6 +34,7 @@ class _Registration:
     filter: Filter
     number: int
     stored: dict[int, bool]
+    began_ms: int = 0
     is_on_disk: bool = False
     is_ready: bool = False
 
@@ -68,11 +69,15 @@ class Registrations:
         known = self._wanted.get(name)
         return [] if known is None else [each for each, done in known.stored.items() if not done]
 
-    def add(self, name: str, wanted: Filter) -> None:
+    def begun_after(self, at_ms: int) -> list[str]:
+        """The subscriptions that are younger than an event of that time."""
+        return [name for name, known in self._wanted.items() if known.began_ms > at_ms]
+
+    def add(self, name: str, wanted: Filter, now_ms: int) -> None:
         """A subscription begins."""
         self._numbers += 1
         stored = dict.fromkeys(self._bits.identifiers(wanted), False)
-        self._wanted[name] = _Registration(wanted, self._numbers, stored)
+        self._wanted[name] = _Registration(wanted, self._numbers, stored, now_ms)
         for identifier in stored:
             self._ending.pop((name, identifier), None)
             self._ask(name, identifier)
@@ -83,7 +88,9 @@ class Registrations:
         for name, wanted in subscriptions.items():
             self._numbers += 1
             stored = dict.fromkeys(self._bits.identifiers(wanted), True)
-            self._wanted[name] = _Registration(wanted, self._numbers, stored, True, True)
+            self._wanted[name] = _Registration(
+                wanted, self._numbers, stored, is_on_disk=True, is_ready=True
+            )
             entries += [self._entry(name, identifier) for identifier in stored]
         return entries
 

@@ -47,10 +47,8 @@ class ReachSettings:
     """Places above that keep copies as well, for each of the `orders`, so as to answer (§4.4)."""
     answer_share: float = 0.0
     """Of the events for which who has a copy may answer in place of one below it; 0 for none."""
-    resend_ms: int = 0
-    """Events sent so shortly before a link broke are sent again by another way; 0: none.
-
-    A subscription that is younger than that may then get an event that is older."""
+    resend_ms: int = 5_000
+    """Events sent so shortly before a link broke are sent again by another way; 0: none."""
     changes_per_beat: int = 0
     """Newcomers that a node serves, and places it moves, in `beat_ms` (§3.3); 0: no limit."""
     beat_ms: int = 1_000
