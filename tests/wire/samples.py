@@ -282,6 +282,9 @@ MESSAGES: dict[str, Any] = {
     "interest-told-with-filters": reach.InterestTold(
         PLACE, PLACE.sibling, reach.Interest((5, 13), 2, (None, CHEAP)), 7
     ),
+    "interest-changed": reach.InterestChanged(
+        PLACE, PLACE.sibling, 7, 8, (0, 2), reach.Interest((5, 13), 2, (None, CHEAP))
+    ),
     "interest-asked": reach.InterestAsked(PLACE, PLACE.sibling),
     "interest-heard": reach.InterestHeard(PLACE, PLACE.sibling, 6),
     "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1, 350),

@@ -204,6 +204,7 @@ MESSAGES: Final[dict[int, type]] = {
     223: reach.NearTold,
     224: reach.Detour,
     225: reach.CopyDropped,
+    226: reach.InterestChanged,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

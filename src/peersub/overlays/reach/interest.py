@@ -23,10 +23,18 @@ from itertools import islice
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.reach.differences import Wish, changed, difference, interest_of, wishes_of
 from peersub.overlays.reach.holdings import Holdings
 from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
-from peersub.overlays.reach.messages import Interest, InterestAsked, InterestHeard, InterestTold
+from peersub.overlays.reach.messages import (
+    Interest,
+    InterestAsked,
+    InterestChanged,
+    InterestHeard,
+    InterestTold,
+)
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import NOTHING, Seat, Told
 
@@ -34,16 +42,6 @@ __all__ = ["SOMETHING", "Interests", "Wish", "leads_to", "merged", "own_wishes",
 
 SOMETHING = Interest((0,), 0)
 """All that the interest bit of the paper says; also of those that have said nothing yet."""
-
-Wish = tuple[int, Filter | None]
-"""An identifier, or the low bits of several, and the filter; None for all that has these bits."""
-
-
-def wishes_of(interest: Interest) -> Iterable[Wish]:
-    """What an interest says, wish by wish."""
-    if not interest.filters:
-        return [(identifier, None) for identifier in interest.identifiers]
-    return zip(interest.identifiers, interest.filters, strict=True)
 
 
 def leads_to(
@@ -95,11 +93,7 @@ def merged(place: Place, own: Iterable[Wish], parts: Iterable[Interest], summary
     told = _fitting({low: _largest(group) for low, group in groups.items()}, summary)
     if len(told) > summary:
         return SOMETHING
-    told.sort(key=lambda wish: (wish[0], wish[1].digest if wish[1] else b""))
-    filters = tuple(wanted for _, wanted in told)
-    return Interest(
-        tuple(identifier for identifier, _ in told), shortest, filters if any(filters) else ()
-    )
+    return interest_of(told, shortest)
 
 
 def _largest(group: Mapping[Wish, None]) -> list[Wish]:
@@ -209,8 +203,15 @@ class Interests:
                 continue
             self._number += 1
             seat.told[above] = Told(holder, seat.wanted, self._number)
-            message = InterestTold(seat.place, above, seat.wanted, self._number)
-            self._post.send(holder.node, message)
+            self._post.send(holder.node, self._telling(seat, above, told))
+
+    def _telling(self, seat: Seat, above: Place, before: Told | None) -> Message:
+        """The difference from what a place above was told, if that is less than all."""
+        if before is not None:
+            ended, begun = difference(before.interest, seat.wanted)
+            if len(ended) + len(begun.identifiers) < len(seat.wanted.identifiers):
+                return InterestChanged(seat.place, above, before.number, self._number, ended, begun)
+        return InterestTold(seat.place, above, seat.wanted, self._number)
 
     def is_known_above(self, seat: Seat) -> bool:
         """Whether all above know of the interest of a place, and all above those."""
@@ -250,12 +251,26 @@ class Interests:
         if seat is None or seat.near.get(message.below) != peer:
             return  # It will be told again when both know of each other.
         seat.interest[message.below] = message.interest
+        seat.interest_numbers[message.below] = message.number
         heard = InterestHeard(message.below, message.above, message.number)
         self.changed = True
         if not message.interest.identifiers:
             self._post.send(peer.node, heard)
         elif (peer, heard) not in seat.waiting:
             seat.waiting.append((peer, heard))
+
+    def on_changed(self, peer: PeerId, message: InterestChanged) -> None:
+        """A place below says what is different; if it is from something unknown, ask for all."""
+        below, above = message.below, message.above
+        seat = self._holdings.seats.get(above)
+        if seat is None or seat.near.get(below) != peer:
+            return  # As above.
+        before = seat.interest.get(below)
+        if before is None or seat.interest_numbers.get(below, 0) != message.before:
+            self._post.send(peer.node, InterestAsked(below, above))
+            return
+        after = changed(before, message.ended, message.begun)
+        self.on_told(peer, InterestTold(below, above, after, message.number))
 
     def on_heard(self, message: InterestHeard) -> None:
         """All above a place know of the interest below it."""

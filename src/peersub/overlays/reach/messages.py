@@ -21,6 +21,7 @@ __all__ = [
     "Entry",
     "Interest",
     "InterestAsked",
+    "InterestChanged",
     "InterestHeard",
     "InterestTold",
     "JoinAsked",
@@ -249,6 +250,21 @@ class InterestTold(Message):
     above: Place
     interest: Interest
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InterestChanged(Message):
+    """How that differs from what was told under the number `before` (`differences`).
+
+    The wishes that have `ended` are said by where they stood; `begun` has those that are new.
+    """
+
+    below: Place
+    above: Place
+    before: int
+    number: int
+    ended: tuple[int, ...]
+    begun: Interest
 
 
 @dataclass(frozen=True, slots=True)

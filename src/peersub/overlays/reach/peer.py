@@ -64,6 +64,7 @@ from peersub.overlays.reach.messages import (
     EntriesGiven,
     Entry,
     InterestAsked,
+    InterestChanged,
     InterestHeard,
     InterestTold,
     JoinAsked,
@@ -472,6 +473,8 @@ class ReachPeer:
                 self.registrations.on_unstored(message)
             case InterestTold():
                 self.interests.on_told(peer, message)
+            case InterestChanged():
+                self.interests.on_changed(peer, message)
             case InterestHeard():
                 self.interests.on_heard(message)
             case InterestAsked():

@@ -72,6 +72,8 @@ class Seat:
     """Neighbours, and who holds them; this node too."""
     interest: dict[Place, Interest] = field(default_factory=dict)
     """What places below have told."""
+    interest_numbers: dict[Place, int] = field(default_factory=dict)
+    """The numbers of what they have told, from which they say what is different."""
     gone: list[Place] = field(default_factory=list)
     """Regions next to this place of which no holder is known."""
     orphaned: dict[Place, Interest] = field(default_factory=dict)

@@ -21,10 +21,10 @@ class ReachSettings:
     """What the low-order bits stand for (`attributes`); other names are hashed to the rest."""
     quench: bool = True
     """Whether events go only to places below which somebody is interested (§4.5)."""
-    summary: int = 64
+    summary: int = 96
     """Wishes that are told of what is wanted below; 0 for the interest bit of the paper."""
-    summary_filters: bool = False
-    """Whether the filters are told with them: fewer events go in vain, and more is told."""
+    summary_filters: bool = True
+    """Whether the filters are told with them: fewer events go in vain, and more bytes are told."""
     orders: int = 0
     """How many orders of bits subset trees are drawn from; 0 for one of its own for each event."""
     join_ms: int = 1_000
