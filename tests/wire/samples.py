@@ -290,6 +290,9 @@ MESSAGES: dict[str, Any] = {
     "rendezvous": reach.Rendezvous(TRADE, 0b1011, 1, 350),
     "reach-spread": reach.Spread(TRADE, 0b1011, PLACE, 2, 350),
     "reach-detour": reach.Detour(TRADE, 0b1011, PLACE, 1, 2, 350),
+    "reach-handed": reach.Handed(TRADE, 0b1011, PLACE, (5, 13), 2, True, 350),
+    "load-asked": reach.LoadAsked(),
+    "load-told": reach.LoadTold(1_200),
     "reach-notified": reach.Notified(STORY, 3, 350),
 }
 

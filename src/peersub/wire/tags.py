@@ -205,6 +205,9 @@ MESSAGES: Final[dict[int, type]] = {
     224: reach.Detour,
     225: reach.CopyDropped,
     226: reach.InterestChanged,
+    227: reach.Handed,
+    228: reach.LoadAsked,
+    229: reach.LoadTold,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

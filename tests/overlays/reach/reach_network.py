@@ -20,7 +20,7 @@ from peersub.overlays.reach.settings import ReachSettings
 from peersub.overlays.settings import settings_from
 from peersub.simulator.engine import Simulation
 from peersub.simulator.settings import NetworkSettings
-from peersub.trace.schema import Step, TraceRecord
+from peersub.trace.schema import Observer, Step, TraceRecord
 
 STEADY = NetworkSettings(latency_ms=10, jitter_ms=0)
 LETTERS = "abcdefgh"
@@ -46,12 +46,16 @@ class ReachNetwork:
         """Per event the links to its rendezvous."""
         self.dropped = 0
         """Messages that a node gave up, and said so."""
+        self.watchers: list[Observer] = []
+        """Who else looks at what happens."""
         self._numbers = 0
 
     def _make_node(self, name: str, incarnation: int) -> ReachPeer:
         return ReachPeer(PeerId(name, incarnation), self.settings, self.seed)
 
     def observe(self, record: TraceRecord) -> None:
+        for watcher in self.watchers:
+            watcher.observe(record)
         if not isinstance(record, Step):
             return
         if isinstance(record.cause, Received):

@@ -13,6 +13,8 @@ from peersub.overlays.reach.copies import Copies
 from peersub.overlays.reach.holdings import Holdings
 from peersub.overlays.reach.identifiers import are_neighbours, is_above, is_visited
 from peersub.overlays.reach.interest import Interests
+from peersub.overlays.reach.journeys import Journeys
+from peersub.overlays.reach.messages import Handed
 from peersub.overlays.reach.registrations import Registrations
 from peersub.overlays.reach.seats import Seat
 from peersub.simulator.activities import (
@@ -50,6 +52,26 @@ def scenario_of(seed: int) -> Scenario:
             ScenarioPhase(name="later", steps=later),
             ScenarioPhase(name="after", steps=(PublishActivity(count=6, every_ms=10),)),
             ScenarioPhase(name="unsubscribed", steps=(UnsubscribeActivity(count=0),)),
+        ),
+    )
+
+
+def crowded(seed: int) -> Scenario:
+    """Few nodes with many subscriptions, and many events: hot identifiers have deputies."""
+    busy = PublishActivity(count=40, every_ms=15)
+    changes = (UnsubscribeActivity(at_ms=100, count=10), SubscribeActivity(at_ms=200, count=10))
+    return Scenario(
+        seed=seed,
+        overlay="reach",
+        nodes=6,
+        subscriptions=60,
+        steps_max=STEPS_MAX,
+        quiet_limit_ms=60_000,
+        settings={"identifier_bits": 12, "push_above": 4, "load_ms": 100},
+        phases=(
+            ScenarioPhase(name="busy", steps=(busy,)),
+            ScenarioPhase(name="changes", steps=(busy, *changes)),
+            ScenarioPhase(name="after", steps=(busy,)),
         ),
     )
 
@@ -162,6 +184,42 @@ def plant_an_heir_without_its_copy(monkeypatch):
     monkeypatch.setattr(Registrations, "ask_again", ask_what_is_open)
 
 
+def plant_the_narrow_rule(monkeypatch):
+    """§4.4 as it is written: an event is passed on if it "is labelled" with what was pushed."""
+    original = Journeys._send
+
+    def send(self, node, message):
+        if not isinstance(message, Handed) or message.bits in message.identifiers:
+            original(self, node, message)
+
+    monkeypatch.setattr(Journeys, "_send", send)
+
+
+def plant_a_deputy_that_sends_on(monkeypatch):
+    """A deputy takes the event for one that visits the place: down the subsets, too."""
+    original = Journeys.on_handed
+
+    def on_handed(self, peer, message):
+        original(self, peer, message)
+        copy = self._holdings.copies.get((peer, message.place))
+        if copy is not None:
+            self._stand_in(copy, message.publication, message.bits, message.hops, 0)
+
+    monkeypatch.setattr(Journeys, "on_handed", on_handed)
+
+
+def plant_deputies_that_are_not_told(monkeypatch):
+    """A deputy answers, although it has not heard of what is new."""
+    original = Copies._tell
+
+    def tell(self, seat, message):
+        away = {peer: seat.copied.pop(peer) for peer in seat.deputies if peer in seat.copied}
+        original(self, seat, message)
+        seat.copied.update(away)
+
+    monkeypatch.setattr(Copies, "_tell", tell)
+
+
 MISTAKES = {
     plant_a_gift_that_is_forgotten: "up, and nobody has it",
     plant_a_gift_that_is_kept: "which overlap",
@@ -174,9 +232,20 @@ MISTAKES = {
     plant_interest_that_is_never_withdrawn: "does not know what",
     plant_an_heir_without_its_copy: "does not keep",
 }
+MISTAKES_OF_DEPUTIES = {
+    plant_the_narrow_rule: "had not got",
+    plant_a_deputy_that_sends_on: "was to answer for another",
+    plant_deputies_that_are_not_told: "has another copy",
+}
 
 
 @pytest.mark.parametrize("plant", MISTAKES)
 def test_it_is_found(plant, monkeypatch):
     scenarios = [scenario_of(seed) for seed in range(SEEDS_MAX)]
     assert_found(plant, MISTAKES[plant], scenarios, monkeypatch)
+
+
+@pytest.mark.parametrize("plant", MISTAKES_OF_DEPUTIES)
+def test_it_is_found_in_a_crowd(plant, monkeypatch):
+    scenarios = [crowded(seed) for seed in range(SEEDS_MAX)]
+    assert_found(plant, MISTAKES_OF_DEPUTIES[plant], scenarios, monkeypatch)

@@ -13,17 +13,20 @@ parents have one, `replicas` says. And a parent may answer only if nothing else 
 the child (`is_last`): otherwise the event has to go there all the same.
 
 Laws: a push never changes who gets an event, nor do answers; no identifier is pushed twice; after a
-push neither of the two is as busy as the giver was.
+push neither of the two is as busy as the giver was. In the protocol who is given something is a
+deputy (`deputies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below, draw_share
+from peersub.overlays.core.identity import PeerId
 from peersub.overlays.reach.identifiers import Order, Place
 from peersub.overlays.reach.interest import SOMETHING, leads_to, wishes_of
 from peersub.overlays.reach.messages import Interest
@@ -32,8 +35,10 @@ __all__ = [
     "ANSWER_BITS",
     "TAKERS_MAX",
     "Heat",
+    "Part",
     "answer_number",
     "answers",
+    "hand_out",
     "is_last",
     "pushes",
 ]
@@ -52,6 +57,46 @@ class Heat(NamedTuple):
     """Messages to subscribers."""
 
 
+_Taker = TypeVar("_Taker", Place, PeerId)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[_Taker]):
+    """What one of those who take gets, and the messages that this costs and saves the giver."""
+
+    taker: _Taker
+    identifiers: tuple[int, ...]
+    passed_on: int
+    sent: int
+
+
+def hand_out(
+    load: int, arrived: int, heats: Mapping[int, Heat], known: Iterable[tuple[int, _Taker]]
+) -> list[Part[_Taker]]:
+    """What a place gives away: its hottest identifiers to the least busy of those it knows.
+
+    As many as make the busier of the two the least busy, and then more to the next one, as long as
+    that is of use.
+
+    Args:
+        load: messages that the place received and sent.
+        arrived: events that came to it.
+        heats: by identifier.
+        known: who takes something, each with its load.
+    """
+    left = sorted(heats.items(), key=lambda each: (-each[1].sent, each[0]))
+    parts: list[Part[_Taker]] = []
+    for busy, taker in nsmallest(TAKERS_MAX, known):
+        count, passed_on, sent = _best_part(load, busy, arrived, left)
+        if not count:
+            break
+        given = tuple(identifier for identifier, _ in left[:count])
+        parts.append(Part(taker, given, passed_on, sent))
+        left = left[count:]
+        load += passed_on - sent
+    return parts
+
+
 def pushes(
     loads: Mapping[Place, int],
     arrived: Mapping[Place, int],
@@ -59,9 +104,6 @@ def pushes(
     takers: Callable[[Place], Iterable[Place]],
 ) -> dict[tuple[Place, int], Place]:
     """Who gives which identifiers to whom, one place after the other, the busiest first.
-
-    A place gives its hottest identifiers to the least busy taker, as many as make the busier of the
-    two the least busy, and then more to the next one, as long as that is of use.
 
     Args:
         loads: messages that each place received and sent.
@@ -72,18 +114,13 @@ def pushes(
     now = dict(loads)
     moved: dict[tuple[Place, int], Place] = {}
     for giver in sorted(loads, key=lambda place: (-loads[place], place)):
-        left = sorted(heats.get(giver, {}).items(), key=lambda each: (-each[1].sent, each[0]))
-        if not left:
+        if not heats.get(giver):
             continue
         known = ((now[place], place) for place in takers(giver) if place != giver)
-        for _, taker in nsmallest(TAKERS_MAX, known):
-            count, passed_on, sent = _best_part(now[giver], now[taker], arrived[giver], left)
-            if not count:
-                break
-            moved.update({(giver, identifier): taker for identifier, _ in left[:count]})
-            left = left[count:]
-            now[giver] += passed_on - sent
-            now[taker] += passed_on + sent
+        for part in hand_out(now[giver], arrived[giver], heats[giver], known):
+            moved.update({(giver, identifier): part.taker for identifier in part.identifiers})
+            now[giver] += part.passed_on - part.sent
+            now[part.taker] += part.passed_on + part.sent
     return moved
 
 

@@ -1,5 +1,5 @@
 """`Copies`: what a place keeps is kept by others as well: by heirs, should its holder crash, and
-by replicas, which answer for it (`replicas`).
+by replicas and deputies, which answer for it (`replicas`, `deputies`).
 
 Of crashes the paper says nothing (§4.3). Whoever holds a place tells its first heirs (`heirs`) what
 is kept there, and who is next to it, and a subscription is confirmed when they have it; so it is
@@ -77,7 +77,7 @@ class Copies:
         return self._post.linked.get(peer.node) == peer
 
     def keepers_of(self, seat: Seat) -> list[PeerId]:
-        """Who is to have copies: the first heirs that stay, and replicas; none is this node."""
+        """Who is to have copies: the first heirs that stay, replicas, deputies; not this node."""
         found: dict[PeerId, None] = {}
         for identifier in heirs(seat.place):
             peer = seat.holder_of(identifier)
@@ -86,6 +86,8 @@ class Copies:
         keepers = dict.fromkeys(list(found)[: self._rule.heirs])
         replica_bits = self._rule.replica_bits(seat.place)
         for place, peer in seat.near.items():
+            if peer in seat.deputies and self._holdings.takes(peer):
+                keepers[peer] = None
             bit = differing_bit(seat.place, place)
             if bit is not None and replica_bits >> bit & 1 and self._holdings.takes(peer):
                 keepers[peer] = None

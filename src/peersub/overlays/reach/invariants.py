@@ -8,7 +8,9 @@ Always, looked at after each step of each node (`StepChecker`):
   that they are missed;
 - a place that a node gives up is on its way to another, or another one holds it, as far as the
   node knows: no identifier loses its host by what somebody does;
-- an event is sent to places only that host subsets of its bits (§3.2).
+- an event is sent to places only that host subsets of its bits (§3.2);
+- who answers for another (`deputies`) notifies, or sends the event back, and nothing else; no
+  identifier has two deputies, and each deputy is a neighbour or passed over.
 
 At rest (`check_quiet`): each identifier has one host; tables are those of the rule, on both sides;
 lengths of neighbours differ by at most one; the way from each place to each host is no longer than
@@ -22,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from peersub.overlays.core.causes import Cause
+from peersub.overlays.core.causes import Cause, Received
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.reach.balancing import TAKERS_MAX
 from peersub.overlays.reach.identifiers import (
     EMPTY_PLACE,
     Place,
@@ -36,7 +39,7 @@ from peersub.overlays.reach.identifiers import (
     low_bits,
     missing_parts,
 )
-from peersub.overlays.reach.messages import Spread
+from peersub.overlays.reach.messages import Detour, Handed, Rendezvous, Spread
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.structure import GAP_MAX
@@ -66,13 +69,14 @@ class StepChecker:
     def __init__(self) -> None:
         self._held: dict[PeerId, tuple[Place, ...]] = {}
 
-    def check(self, peer: ReachPeer, _: Cause, effects: Sequence[Effect]) -> list[str]:
+    def check(self, peer: ReachPeer, cause: Cause, effects: Sequence[Effect]) -> list[str]:
         """Complaints about a step."""
         return [
             *_wrong_places(peer),
             *_wrong_rows(peer),
             *self._lost_places(peer),
             *_wrong_visits(peer, effects),
+            *_wrong_deputies(peer, cause, effects),
         ]
 
     def _lost_places(self, peer: ReachPeer) -> Iterator[str]:
@@ -97,6 +101,29 @@ def _wrong_visits(peer: ReachPeer, effects: Sequence[Effect]) -> Iterator[str]:
             if isinstance(message, Spread) and not is_visited(message.place, message.bits):
                 event = message.publication.id
                 yield f"{peer.me} sends {event} to {message.place}, which hosts no subset"
+
+
+def _wrong_deputies(peer: ReachPeer, cause: Cause, effects: Sequence[Effect]) -> Iterator[str]:
+    for place, seat in peer.holdings.seats.items():
+        handed = [each for deputy in seat.deputies.values() for each in deputy.identifiers]
+        if len(handed) != len({*handed}) or not all(map(place.hosts, handed)):
+            yield f"{peer.me} at {place} has handed something out twice, or what is not its own"
+        if len(seat.deputies) > TAKERS_MAX or peer.me in seat.deputies:
+            yield f"{peer.me} at {place} has deputies that it must not have"
+    messages = cause.messages if isinstance(cause, Received) else ()
+    if not messages or not all(isinstance(each, Handed) for each in messages):
+        return
+    if any(isinstance(each, Handed) and each.is_returned for each in messages):
+        return
+    events = {each.publication.id for each in messages if isinstance(each, Handed)}
+    for effect in effects:
+        for sent in effect.messages if isinstance(effect, Send) else ():
+            if isinstance(sent, Handed) and sent.is_returned:
+                continue
+            if isinstance(sent, Spread | Rendezvous | Detour | Handed):
+                event = sent.publication.id
+                if event in events:
+                    yield f"{peer.me} was to answer for another, and sends {event} on"
 
 
 def _stays_somebody(peer: ReachPeer) -> bool:

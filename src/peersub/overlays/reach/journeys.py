@@ -23,6 +23,7 @@ What finds nobody is dropped, and that is reported.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -33,6 +34,7 @@ from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.answering import Answering
 from peersub.overlays.reach.attributes import AttributeMap
+from peersub.overlays.reach.deputies import Deputies
 from peersub.overlays.reach.holdings import HOPS_MAX, Copy, Holdings
 from peersub.overlays.reach.identifiers import (
     Order,
@@ -43,7 +45,7 @@ from peersub.overlays.reach.identifiers import (
     is_visited,
 )
 from peersub.overlays.reach.interest import Interests
-from peersub.overlays.reach.messages import Detour, Notified, Rendezvous, Spread
+from peersub.overlays.reach.messages import Detour, Handed, Notified, Rendezvous, Spread
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.settings import ReachSettings
@@ -59,7 +61,7 @@ DETOUR_HOPS_MAX = 64
 """Links after which an event that cannot get by those who are gone is given up."""
 
 
-Kept: TypeAlias = Rendezvous | Spread | Detour
+Kept: TypeAlias = Rendezvous | Spread | Detour | Handed
 """What is sent again if it may be lost."""
 
 
@@ -77,6 +79,7 @@ class Journeys:
         holdings: Holdings,
         interests: Interests,
         answering: Answering,
+        deputies: Deputies,
         bits: AttributeMap,
         seed: int,
         post: Post,
@@ -87,6 +90,7 @@ class Journeys:
         self._holdings = holdings
         self._interests = interests
         self._answering = answering
+        self._deputies = deputies
         self._bits = bits
         self._me = holdings.me
         self._settings: ReachSettings = holdings.settings
@@ -133,6 +137,7 @@ class Journeys:
 
     def on_rendezvous(self, peer: PeerId, message: Rendezvous) -> None:
         """An event is on its way to the host of its bits."""
+        self._deputies.count()
         self._seek(message, peer)
 
     def _seek(self, message: Rendezvous, sender: PeerId | None) -> None:
@@ -160,7 +165,7 @@ class Journeys:
         self, seat: Seat, publication: Publication, bits: int, hops: int, age_ms: int
     ) -> None:
         """An event is at a place: to the nodes that want it, and further down."""
-        self._notify(seat, publication, bits, hops, age_ms)
+        self._serve(seat, publication, bits, hops, age_ms)
         order = event_order(publication.id, self._settings.orders)
         for place, peer in list(seat.near.items()):
             if is_parent(seat.place, place, bits, order) and self._interests.wants(
@@ -176,14 +181,26 @@ class Journeys:
                 self._detour(Detour(publication, bits, place, 0, hops, age_ms))
 
     def _notify(
-        self, seat: Seat, publication: Publication, bits: int, hops: int, age_ms: int
-    ) -> None:
-        for node in seat.wanting(publication, bits):
+        self,
+        seat: Seat,
+        publication: Publication,
+        bits: int,
+        hops: int,
+        age_ms: int,
+        identifiers: Iterable[int] | None = None,
+    ) -> dict[str, int]:
+        """To the nodes that want an event, of some of the identifiers that are kept at a place."""
+        if identifiers is None:
+            identifiers = seat.identifiers_within(bits)
+        wanting = seat.wanting(publication, bits, identifiers)
+        for node in wanting:
             if node == self._me.node:
                 self._take_home(publication, hops, age_ms)
             else:
+                self._deputies.count()
                 self._post.used(node)
                 self._post.send(node, Notified(publication, hops + 1, age_ms))
+        return wanting
 
     def _send_down(self, spread: Spread, peer: PeerId) -> None:
         other = self._holdings.seats.get(spread.place)
@@ -194,6 +211,7 @@ class Journeys:
 
     def on_spread(self, message: Spread) -> None:
         """An event is to visit a place of this node."""
+        self._deputies.count()
         publication, bits, hops = message.publication, message.bits, message.hops
         seat = self._holdings.seats.get(message.place)
         if seat is not None:
@@ -207,6 +225,57 @@ class Journeys:
             reached = place.overlaps(message.place) and is_visited(place, bits)
             if reached and hops < HOPS_MAX:
                 self._send(given.node, replace(message, place=place, hops=hops + 1))
+
+    # --- deputies ------------------------------------------------------------------------------
+
+    def _serve(
+        self, seat: Seat, publication: Publication, bits: int, hops: int, age_ms: int
+    ) -> None:
+        """To the nodes that want an event at an own place; deputies notify some of them.
+
+        Whatever identifier the event contains is looked for (the paper: only one that is the
+        event's own label), here or by a deputy.
+        """
+        self._deputies.review()
+        handed = self._deputies.shares(seat, bits)
+        away = {identifier for identifiers in handed.values() for identifier in identifiers}
+        own = [each for each in seat.identifiers_within(bits) if each not in away]
+        wanting = self._notify(seat, publication, bits, hops, age_ms, own)
+        self._deputies.note(seat, own, wanting)
+        for peer, identifiers in handed.items():
+            message = Handed(publication, bits, seat.place, identifiers, hops + 1, age_ms=age_ms)
+            self._send(peer.node, message)
+
+    def on_handed(self, peer: PeerId, message: Handed) -> None:
+        """An event is to be answered for the holder of another place, or comes back from who was
+        to do so.
+        """
+        self._deputies.count()
+        if message.is_returned:
+            self._deputies.refused(peer, message.place)
+            self._answer_handed(message)
+            return
+        copy = self._holdings.whole_copy(peer, message.place)
+        if copy is None:
+            self._send(peer.node, replace(message, is_returned=True, hops=message.hops + 1))
+            return
+        publication, bits, hops = message.publication, message.bits, message.hops
+        self._notify(copy.seat, publication, bits, hops, message.age_ms, message.identifiers)
+
+    def _answer_handed(self, message: Handed) -> None:
+        """What a deputy did not answer is answered here, or where the place is by now."""
+        publication, bits, place, hops = (
+            message.publication,
+            message.bits,
+            message.place,
+            message.hops,
+        )
+        for identifier in message.identifiers:
+            seat = self._holdings.seat_of(identifier)
+            if seat is None:
+                self.on_detour(Detour(publication, bits, place, 0, hops, message.age_ms))
+                return
+            self._notify(seat, publication, bits, hops, message.age_ms, (identifier,))
 
     # --- places whose holders are gone ---------------------------------------------------------
 
@@ -275,6 +344,7 @@ class Journeys:
     # --- what may be lost ----------------------------------------------------------------------
 
     def _send(self, node: str, message: Kept) -> None:
+        self._deputies.count()
         self._post.send(node, message)
         if not self._settings.resend_ms:
             return
@@ -301,6 +371,8 @@ class Journeys:
                     self._seek(message, None)
                 case Detour():
                     self.on_detour(message)
+                case Handed():
+                    self._answer_handed(message)
 
     def forget(self, node: str) -> None:
         """The link to a node was closed on purpose, after all had arrived."""

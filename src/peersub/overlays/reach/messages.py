@@ -19,12 +19,15 @@ __all__ = [
     "Detour",
     "EntriesGiven",
     "Entry",
+    "Handed",
     "Interest",
     "InterestAsked",
     "InterestChanged",
     "InterestHeard",
     "InterestTold",
     "JoinAsked",
+    "LoadAsked",
+    "LoadTold",
     "NearTold",
     "NodesTold",
     "Notified",
@@ -325,6 +328,37 @@ class Detour(Message):
     rank: int
     hops: int
     age_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Handed(Message):
+    """An event that came to a place of the sender, for a deputy: it notifies who wants it.
+
+    The identifiers are those of the place that the deputy answers for, and that the event has. Who
+    has no copy of the place sends it back.
+    """
+
+    reliable: ClassVar[bool] = False
+
+    publication: Publication
+    bits: int
+    place: Place
+    identifiers: tuple[int, ...]
+    hops: int
+    is_returned: bool = False
+    age_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAsked(Message):
+    """The sender is overloaded: what does the receiver have to do?"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTold(Message):
+    """Messages with events that the sender handles in `load_ms`."""
+
+    load: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from peersub.overlays.reach.acquaintances import PROBE, Acquaintances
 from peersub.overlays.reach.answering import Answering
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.copies import Copies
+from peersub.overlays.reach.deputies import Deputies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
 from peersub.overlays.reach.interest import Interests
 from peersub.overlays.reach.journeys import Journeys
@@ -63,11 +64,14 @@ from peersub.overlays.reach.messages import (
     Detour,
     EntriesGiven,
     Entry,
+    Handed,
     InterestAsked,
     InterestChanged,
     InterestHeard,
     InterestTold,
     JoinAsked,
+    LoadAsked,
+    LoadTold,
     NearTold,
     NodesTold,
     Notified,
@@ -127,11 +131,13 @@ class ReachPeer:
         )
         self.copies = Copies(self.holdings, self.post, self.bits)
         self.answering = Answering(self.holdings, self.interests, settings)
+        self.deputies = Deputies(self.holdings, self.copies, self.post)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
         self.journeys = Journeys(
             self.holdings,
             self.interests,
             self.answering,
+            self.deputies,
             self.bits,
             seed,
             self.post,
@@ -465,6 +471,9 @@ class ReachPeer:
             case Detour(publication):
                 if self._is_sound(peer, publication):
                     self.journeys.on_detour(message)
+            case Handed(publication):
+                if self._is_sound(peer, publication):
+                    self.journeys.on_handed(peer, message)
             case Routed():
                 self._forward(message, peer)
             case Stored():
@@ -501,6 +510,10 @@ class ReachPeer:
             case CopyHeard():
                 self.copies.on_heard(peer, message)
                 self.interests.changed = True
+            case LoadAsked():
+                self.deputies.on_asked(peer)
+            case LoadTold():
+                self.deputies.on_told(peer, message)
             case RivalNamed(node):
                 self.post.connect(node)
             case RenewalWanted():

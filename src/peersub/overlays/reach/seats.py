@@ -21,7 +21,7 @@ from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.identifiers import Place, is_above, set_bits
 from peersub.overlays.reach.messages import Entry, Interest
 
-__all__ = ["NOTHING", "UNSTORED_KEPT_MAX", "Copied", "Seat", "Told"]
+__all__ = ["NOTHING", "UNSTORED_KEPT_MAX", "Copied", "Deputy", "Seat", "Told"]
 
 UNSTORED_KEPT_MAX = 1_024
 """Ended subscriptions that a place remembers, lest a late request brings one back."""
@@ -54,6 +54,17 @@ class Copied:
 
 
 @dataclass(slots=True)
+class Deputy:
+    """The identifiers that a neighbour answers for in place of the holder (`deputies`)."""
+
+    identifiers: dict[int, None] = field(default_factory=dict)
+    gain: float = 1.0
+    """Messages that were sent for each event that is passed on now."""
+    passed: int = 0
+    """Events that were passed on since that was last looked at."""
+
+
+@dataclass(slots=True)
 class _Kept:
     """An entry, when it was last asked for, and the identifiers of its filter that come first."""
 
@@ -83,7 +94,9 @@ class Seat:
     wanted: Interest = NOTHING
     """What is wanted here and below."""
     copied: dict[PeerId, Copied] = field(default_factory=dict)
-    """The heirs that keep what is kept here."""
+    """The heirs and others that keep what is kept here."""
+    deputies: dict[PeerId, Deputy] = field(default_factory=dict)
+    """The neighbours that answer for some of what is kept here."""
     former: dict[PeerId, None] = field(default_factory=dict)
     """Those that were heirs, and could not be told that they are none any more."""
     waiting: list[tuple[PeerId, Message]] = field(default_factory=list)
@@ -110,8 +123,13 @@ class Seat:
 
     @property
     def is_copied(self) -> bool:
-        """Whether heirs have all that is kept here."""
-        return all(copied.heard >= copied.sent for copied in self.copied.values())
+        """Whether all who keep copies have all that is kept here."""
+        return all(map(self.has_all, self.copied))
+
+    def has_all(self, peer: PeerId) -> bool:
+        """Whether a peer has a copy of all that is kept here."""
+        copied = self.copied.get(peer)
+        return copied is not None and copied.heard >= copied.sent
 
     def keeps(self, entry: Entry) -> bool:
         """Whether a subscription is kept here just so."""
@@ -171,22 +189,25 @@ class Seat:
         if not self._kept[identifier]:
             del self._kept[identifier]
 
-    def wanting(self, publication: Publication, bits: int) -> dict[str, None]:
-        """The nodes with subscriptions kept here that want the event.
+    def wanting(
+        self, publication: Publication, bits: int, identifiers: Iterable[int]
+    ) -> dict[str, int]:
+        """The nodes with subscriptions kept here that want the event, of these identifiers.
 
-        A subscription with several identifiers is kept at several places, and all that the event
-        has are visited: the first of them is the one that counts.
+        With each node there is the identifier of a subscription. One with several identifiers is
+        kept at several places, and all that the event has are visited: the first of them is the
+        one that counts.
         """
-        nodes: dict[str, None] = {}
-        for identifier in self._identifiers_within(bits):
-            for (node, _), kept in self._kept[identifier].items():
+        nodes: dict[str, int] = {}
+        for identifier in identifiers:
+            for (node, _), kept in self._kept.get(identifier, {}).items():
                 if node in nodes or any(each & ~bits == 0 for each in kept.before):
                     continue
                 if publication.matches(kept.entry.filter):
-                    nodes[node] = None
+                    nodes[node] = identifier
         return nodes
 
-    def _identifiers_within(self, bits: int) -> list[int]:
+    def identifiers_within(self, bits: int) -> list[int]:
         """The identifiers kept here that are subsets: by going through whichever are fewer."""
         above = bits >> self.place.length
         if above.bit_count() < 10 and 1 << above.bit_count() < len(self._kept):

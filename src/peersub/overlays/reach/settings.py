@@ -47,6 +47,10 @@ class ReachSettings:
     """Places above that keep copies as well, for each of the `orders`, so as to answer (§4.4)."""
     answer_share: float = 0.0
     """Of the events for which who has a copy may answer in place of one below it; 0 for none."""
+    push_above: int = 0
+    """Messages with events in `load_ms` beyond which a node lets neighbours answer for its hottest
+    identifiers (§4.4; `deputies`); 0 for never."""
+    load_ms: int = 5_000
     resend_ms: int = 5_000
     """Events sent so shortly before a link broke are sent again by another way; 0: none."""
     changes_per_beat: int = 0
@@ -66,6 +70,7 @@ class ReachSettings:
             "probe_ms",
             "balance_ms",
             "beat_ms",
+            "load_ms",
             "links_max",
         ):
             if getattr(self, name) < 1:
@@ -77,6 +82,7 @@ class ReachSettings:
             "renew_ms",
             "copies",
             "replicas",
+            "push_above",
             "summary",
             "resend_ms",
             "changes_per_beat",
