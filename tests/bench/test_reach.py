@@ -14,21 +14,29 @@ from rich.console import Console
 from peersub.bench.reach import report
 from peersub.bench.reach.measure import QUENCHINGS, Network, Quenching, Replication
 from peersub.bench.reach.run import ReachBenchSettings, ReachResult, run_reach
+from peersub.bench.reach.telling import Telling, floor_visited
 from peersub.bench.reach.workload import ReachWorkload, draw_reach_workload, map_text
 from peersub.cli.bench_reach_command import run_bench_reach
 from peersub.cli.failures import CommandError
-from peersub.overlays.core.causes import Publish, Received
+from peersub.overlays.core.causes import Publish, Received, Subscribe
 from peersub.overlays.core.effects import Deliver
 from peersub.overlays.core.identity import PeerId, numbered_node
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.converged import converge
 from peersub.overlays.reach.identifiers import Place
-from peersub.overlays.reach.messages import Notified, Rendezvous, Spread
+from peersub.overlays.reach.messages import (
+    InterestChanged,
+    InterestTold,
+    Notified,
+    Rendezvous,
+    Spread,
+)
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.simulator.engine import Simulation
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step, TraceRecord
+from peersub.wire import encode
 
 NODES = 64
 BITS = 32
@@ -50,6 +58,8 @@ class Watcher:
         self.ways: Counter[str] = Counter()
         self.notified: Counter[str] = Counter()
         self.delivered: dict[str, Counter[str]] = {}
+        self.told: list[int] = []
+        """Bytes of the messages with interest."""
 
     def observe(self, record: TraceRecord) -> None:
         if not isinstance(record, Step):
@@ -62,13 +72,17 @@ class Watcher:
                     self.ways[message.publication.id] += 1
                 elif isinstance(message, Notified):
                     self.notified[message.publication.id] += 1
+                elif isinstance(message, InterestTold | InterestChanged):
+                    self.told.append(len(encode(message)))
         for effect in record.effects:
             if isinstance(effect, Deliver):
                 found = self.delivered.setdefault(effect.publication.id, Counter())
                 found.update(effect.subscriptions)
 
 
-def simulated(network: Network, workload: ReachWorkload, settings: ReachSettings) -> Watcher:
+def converged(
+    network: Network, workload: ReachWorkload, settings: ReachSettings, left_out: int = -1
+) -> tuple[Simulation, Watcher]:
     """The same network of peers, under the simulator's clock."""
     watcher = Watcher()
 
@@ -81,12 +95,20 @@ def simulated(network: Network, workload: ReachWorkload, settings: ReachSettings
     peers: list[Any] = [simulation.add(name).overlay for name in names]
     given: dict[str, dict[str, Any]] = {name: {} for name in names}
     for number, wanted in enumerate(workload.filters):
-        given[names[number % NODES]][str(number)] = wanted
+        if number != left_out:
+            given[names[number % NODES]][str(number)] = wanted
     converge(peers, given)
     simulation.link_all()
+    return simulation, watcher
+
+
+def simulated(network: Network, workload: ReachWorkload, settings: ReachSettings) -> Watcher:
+    """What peers do with all events."""
+    simulation, watcher = converged(network, workload, settings)
     for number, event in enumerate(workload.events):
         publication = Publication(event.id, event.attributes)
-        simulation.cause(names[network.publisher(number)], Publish((publication,)))
+        publisher = numbered_node(network.publisher(number))
+        simulation.cause(publisher, Publish((publication,)))
         assert simulation.run_until_quiet(60_000)
     return watcher
 
@@ -124,6 +146,59 @@ def test_structure_alone_says_what_simulated_peers_do(
     assert messages == outcome.messages
 
 
+@pytest.mark.parametrize("quenching", ["bit", "identifiers", "filters"])
+def test_as_much_is_told_as_simulated_peers_tell(
+    workload: ReachWorkload, quenching: Quenching
+) -> None:
+    """A subscription begins in the network of all others: messages, and their bytes."""
+    network = Network(
+        workload, nodes=NODES, identifier_bits=BITS, attributes="", summary=SUMMARY, seed=3
+    )
+    settings = ReachSettings(
+        identifier_bits=BITS,
+        summary=0 if quenching == "bit" else SUMMARY,
+        summary_filters=quenching == "filters",
+        renew_ms=0,
+    )
+    for number in (0, 50, 100):
+        simulation, watcher = converged(network, workload, settings, left_out=number)
+        assert simulation.run_until_quiet(60_000)
+        watcher.told.clear()
+        begun = Subscribe(str(number), workload.filters[number])
+        simulation.cause(numbered_node(number % NODES), begun)
+        assert simulation.run_until_quiet(60_000)
+        assert (len(watcher.told), sum(watcher.told)) == (
+            Telling(network, quenching).cost_of(number)
+        )
+
+
+def test_quenching_visits_what_it_must_and_no_fewer(workload: ReachWorkload) -> None:
+    """With room for all wishes hardly more; and where nothing is wanted, only the host."""
+    for attributes in ("", map_text("chosen", workload, BITS, 6)):
+        wide, narrow = (
+            Network(
+                workload,
+                nodes=NODES,
+                identifier_bits=BITS,
+                attributes=attributes,
+                summary=summary,
+                seed=1,
+            )
+            for summary in (1_000, 4)
+        )
+        floor = floor_visited(wide) * len(workload.events)
+        visited = wide.run("filters").visited
+        assert floor <= visited < 1.1 * floor
+        assert floor == floor_visited(narrow) * len(workload.events)
+        assert narrow.run("filters").visited > visited
+    assert floor_visited(network_of_nothing(workload)) == 1
+
+
+def network_of_nothing(workload: ReachWorkload) -> Network:
+    nothing = replace(workload, wanted=tuple(() for _ in workload.events))
+    return Network(nothing, nodes=NODES, identifier_bits=BITS, attributes="", summary=9, seed=1)
+
+
 def test_balanced_or_not_everybody_gets_the_same(workload: ReachWorkload) -> None:
     """The index says who, and asks no place."""
     network = Network(
@@ -159,7 +234,7 @@ def test_a_delivery_that_is_missed_is_found(workload: ReachWorkload) -> None:
 
 @pytest.fixture(scope="module")
 def small() -> ReachResult:
-    return run_reach(ReachBenchSettings(sizes=(16, 64), events=60))
+    return run_reach(ReachBenchSettings(sizes=(16, 64), events=60, seeds=(1, 2)))
 
 
 def test_the_bounds_hold_on_the_default_workload(small: ReachResult) -> None:
@@ -196,7 +271,14 @@ def test_the_result_as_data_and_in_files(small: ReachResult, tmp_path: Path) -> 
 
 def test_the_command_says_what_is_wrong_with_its_options() -> None:
     options = {"sizes": "16", "subscriptions": 1, "events": 1, "share": 0.1, "skew": "uniform"}
-    more = {"bits": 32, "summary": 8, "orders": 2, "depth": 1, "answer": 0.5, "seed": 1}
-    for wrong in ({"sizes": "x"}, {"sizes": "0"}, {"skew": "odd"}, {"bits": 4}, {"share": 0.0}):
+    more = {"bits": 32, "summary": 8, "orders": 2, "depth": 1, "answer": 0.5, "seeds": "1"}
+    for wrong in (
+        {"sizes": "x"},
+        {"sizes": "0"},
+        {"skew": "odd"},
+        {"bits": 4},
+        {"share": 0.0},
+        {"seeds": "a"},
+    ):
         with pytest.raises(CommandError):
             run_bench_reach({**options, **more, "out": None, "as_json": True, **wrong})

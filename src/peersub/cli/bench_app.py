@@ -327,7 +327,7 @@ def bench_reach(
     bits: Annotated[int, typer.Option(min=1, help="Bits of an identifier.")] = 32,
     summary: Annotated[
         int, typer.Option(min=1, help="Wishes that places tell those above them.")
-    ] = 64,
+    ] = 96,
     orders: Annotated[
         int, typer.Option(min=1, help="Orders of bits, where parents answer for children.")
     ] = 4,
@@ -337,7 +337,9 @@ def bench_reach(
     answer: Annotated[
         float, typer.Option(help="Share of the events that a parent answers, if it may.")
     ] = 0.8,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of all that is drawn.")] = 1,
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of all that is drawn; beyond 1,024 nodes only the first.")
+    ] = "1,2,3",
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write tables, a plot and JSON there.")
     ] = None,

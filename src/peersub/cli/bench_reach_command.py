@@ -32,7 +32,7 @@ def run_bench_reach(options: Mapping[str, Any]) -> int:
             replication=Replication(
                 orders=options["orders"], depth=options["depth"], share=options["answer"]
             ),
-            seed=options["seed"],
+            seeds=listed("seeds", options["seeds"], int),
         )
     except ValueError as error:
         raise CommandError(f"{error}.") from None

@@ -191,8 +191,23 @@ def test_a_chosen_map_has_buckets_for_what_most_events_have() -> None:
     assert chosen_map(SAMPLE, WANTED, 3, buckets=4) == "never; rare"
 
 
-@given(st.lists(events(), max_size=8), st.lists(filter_texts, max_size=4), st.integers(0, 3))
+def test_fine_bits_come_after_all_attributes_those_first_that_many_filters_demand() -> None:
+    text = chosen_map(SAMPLE, WANTED, 8, fine=True)
+    assert text == "never; rare; `c d`; always; always < 50; always >= 50; `c d` < 1; `c d` >= 1"
+    bits = AttributeMap(8, text)
+    assert bits_of(bits, "always > 60") == ["101000"]
+    assert bits_of(bits, "always > 40") == ["1000"]
+    assert chosen_map(SAMPLE, WANTED, 5, fine=True).endswith("always; always < 50")
+
+
+@given(
+    st.lists(events(), max_size=8),
+    st.lists(filter_texts, max_size=4),
+    st.integers(0, 3),
+    st.booleans(),
+)
 def test_each_chosen_map_can_be_read(
-    sample: list[dict[str, Any]], texts: list[str], buckets: int
+    sample: list[dict[str, Any]], texts: list[str], buckets: int, fine: bool
 ) -> None:
-    AttributeMap(10, chosen_map(sample, [Filter(text) for text in texts], 10, buckets=buckets))
+    filters = [Filter(text) for text in texts]
+    AttributeMap(10, chosen_map(sample, filters, 10, buckets=buckets, fine=fine))

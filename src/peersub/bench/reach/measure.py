@@ -119,10 +119,18 @@ class Network:
         self._interests: dict[Quenching, dict[Place, Interest]] = {}
         self._answers: list[dict[bytes, bool]] = [{} for _ in workload.events]
 
+    def identifiers(self, number: int) -> tuple[int, ...]:
+        """The identifiers of a subscription."""
+        return self._first[number]
+
+    def event_bits(self, event: int) -> int:
+        """The bits of an event."""
+        return self._event_bits[event]
+
     @property
     def fullest_share(self) -> float:
         """The share of the subscriptions that the place with the most of them keeps."""
-        counts = [sum(map(len, kept.values())) for kept in self.kept.values()]
+        counts = [len(set().union(*kept.values())) for kept in self.kept.values()]
         return max(counts, default=0) / max(len(self.workload.filters), 1)
 
     @property

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from peersub.bench.reach.measure import QUENCHINGS, Quenching
-from peersub.bench.reach.run import BALANCED_MAP, BALANCINGS, MapPoint, ReachResult
+from peersub.bench.reach.run import (
+    BALANCED_MAP,
+    BALANCINGS,
+    SEVERAL_SEEDS_NODES_MAX,
+    MapPoint,
+    ReachResult,
+)
+from peersub.bench.reach.telling import CHANGES
+from peersub.bench.reach.workload import MapKind
 from peersub.bench.semantic.plots import Series, line_plot
 from peersub.bench.tables import plain_table
 
@@ -20,6 +29,7 @@ __all__ = ["as_json", "exit_code", "show", "write"]
 
 _WIDTH: Final = 118
 _PLOTTED: Final[tuple[Quenching, ...]] = ("none", "filters")
+_PLOTTED_MAPS: Final[tuple[MapKind, ...]] = ("hashed", "shuffled", "chosen", "chosen, idle bits")
 
 
 def exit_code(result: ReachResult) -> int:
@@ -52,19 +62,42 @@ def write(result: ReachResult, folder: Path) -> list[Path]:
     return [folder / name for name in (*texts, "reach.txt")]
 
 
+def _mean(points: Sequence[MapPoint], of: Callable[[MapPoint], float]) -> float:
+    """Over the seeds."""
+    return sum(map(of, points)) / len(points)
+
+
+def _range(points: Sequence[MapPoint], of: Callable[[MapPoint], float]) -> str:
+    """The least and the largest, if they differ as they are shown."""
+    least, largest = (f"{each(map(of, points)):.2f}" for each in (min, max))
+    return least if least == largest else f"{least}-{largest}"
+
+
+def _visited(quenching: Quenching) -> Callable[[MapPoint], float]:
+    return lambda point: point.quenched[quenching].visited
+
+
+def _rows(result: ReachResult) -> Iterator[list[MapPoint]]:
+    """The networks of each size under each map."""
+    for size in result.settings.sizes:
+        for kind in result.settings.maps:
+            yield result.of(size, kind)
+
+
 def _visited_plot(result: ReachResult) -> str:
     series = [
         Series(
             f"{kind}, quenched by {quenching}" if quenching != "none" else f"{kind}, not quenched",
             tuple(
-                (point.nodes, point.quenched[quenching].visited)
-                for point in result.points
-                if point.map == kind
+                (size, _mean(result.of(size, kind), _visited(quenching)))
+                for size in result.settings.sizes
             ),
             number,
             dash,
         )
-        for number, kind in enumerate(result.settings.maps)
+        for number, kind in enumerate(
+            kind for kind in _PLOTTED_MAPS if kind in result.settings.maps
+        )
         for dash, quenching in enumerate(_PLOTTED)
     ]
     return line_plot(
@@ -79,11 +112,13 @@ def show(result: ReachResult, console: Console | None = None) -> None:
     out.print(
         f"Standard workload, {settings.skew}; {settings.subscriptions} subscriptions per node, an "
         f"event matches {settings.share_matched:.1%} of them; {settings.events:,} events per "
-        f"network; {settings.identifier_bits} bits; up to {settings.summary} wishes are told; seed "
-        f"{settings.seed}."
+        f"network; {settings.identifier_bits} bits; up to {settings.summary} wishes are told; "
+        f"means over seeds {', '.join(map(str, settings.seeds))}, above "
+        f"{SEVERAL_SEEDS_NODES_MAX:,} nodes of the first."
     )
-    out.print(_visits(result.points))
-    out.print(_messages(result.points))
+    out.print(_visits(result))
+    out.print(_messages(result))
+    out.print(_telling(result))
     if any(point.balanced for point in result.points):
         out.print(_balance(result))
     table = plain_table("Bounds", ("figure",), ("found", "bound", ""))
@@ -95,30 +130,37 @@ def show(result: ReachResult, console: Console | None = None) -> None:
         out.print(f"WRONG {each}", markup=False)
 
 
-def _visits(points: Sequence[MapPoint]) -> Table:
+def _visits(result: ReachResult) -> Table:
     table = plain_table(
         "Places visited per event, by what places tell of their interest",
         ("bits",),
-        ("nodes", "hops", "places\nused", "fullest\nplace", *QUENCHINGS, "filters/\nnone", "CPU s"),
+        (
+            *("nodes", "hops", "places\nused", "fullest\nplace"),
+            *("none", "bit", "identi-\nfiers", "filters", "floor"),
+            *("filters/\nnone", "range", "floor/\nnone"),
+        ),
         "hops: to the host of the event. used: places at which something is kept. fullest: the "
-        "share of all\nsubscriptions that one place keeps.",
+        "share of all\nsubscriptions that one place keeps. floor: the places that any quenching "
+        "must visit.",
     )
-    for point in points:
-        visited = [point.quenched[quenching].visited for quenching in QUENCHINGS]
+    for points in _rows(result):
+        visited = [_mean(points, _visited(quenching)) for quenching in QUENCHINGS]
         table.add_row(
-            point.map,
-            f"{point.nodes:,}",
-            f"{point.hops:.2f}",
-            f"{point.places_used:,}",
-            f"{point.fullest_share:.0%}",
+            points[0].map,
+            f"{points[0].nodes:,}",
+            f"{_mean(points, lambda point: point.hops):.2f}",
+            f"{_mean(points, lambda point: point.places_used):,.0f}",
+            f"{_mean(points, lambda point: point.fullest_share):.0%}",
             *(f"{each:.2f}" for each in visited),
-            f"{visited[-1] / visited[0]:.2f}",
-            f"{point.seconds:.0f}",
+            f"{_mean(points, lambda point: point.floor):.2f}",
+            f"{_mean(points, lambda point: point.share_left):.2f}",
+            _range(points, lambda point: point.share_left),
+            f"{_mean(points, lambda point: point.floor / point.quenched['none'].visited):.2f}",
         )
     return table
 
 
-def _messages(points: Sequence[MapPoint]) -> Table:
+def _messages(result: ReachResult) -> Table:
     table = plain_table(
         "Messages per delivery, and the Gini coefficient of loads",
         ("bits",),
@@ -130,14 +172,40 @@ def _messages(points: Sequence[MapPoint]) -> Table:
         "A delivery is an event for one subscription. Load: messages that a node receives and "
         "sends for others.",
     )
-    for point in points:
-        measured = [point.quenched[quenching] for quenching in QUENCHINGS]
+    for points in _rows(result):
+        measured = [[point.quenched[quenching] for point in points] for quenching in QUENCHINGS]
         table.add_row(
-            point.map,
-            f"{point.nodes:,}",
-            f"{point.deliveries:.1f}",
-            *(f"{each.messages_per_delivery:.2f}" for each in measured),
-            *(f"{each.gini:.3f}" for each in measured),
+            points[0].map,
+            f"{points[0].nodes:,}",
+            f"{_mean(points, lambda point: point.deliveries):.1f}",
+            *(f"{fmean(one.messages_per_delivery for one in each):.2f}" for each in measured),
+            *(f"{fmean(one.gini for one in each):.3f}" for each in measured),
+        )
+    return table
+
+
+def _telling(result: ReachResult) -> Table:
+    kinds = [quenching for quenching in QUENCHINGS if quenching != "none"]
+    table = plain_table(
+        "Messages with interest, when a subscription begins",
+        ("bits",),
+        (
+            "nodes",
+            *(f"messages\n{quenching}" for quenching in kinds),
+            *(f"bytes\n{quenching}" for quenching in kinds),
+            "CPU s",
+        ),
+        f"In the network of all others; means of {CHANGES} subscriptions. Each message is answered."
+        "\nCPU s: of all that is measured under the map.",
+    )
+    for points in _rows(result):
+        told = [[point.told[quenching] for point in points] for quenching in kinds]
+        table.add_row(
+            points[0].map,
+            f"{points[0].nodes:,}",
+            *(f"{fmean(one.messages for one in each):,.1f}" for each in told),
+            *(f"{fmean(one.bytes for one in each):,.0f}" for each in told),
+            f"{sum(point.seconds for point in points):.0f}",
         )
     return table
 
@@ -155,17 +223,17 @@ def _balance(result: ReachResult) -> Table:
         f"parents answer {replication.share:.0%} of what they may.\nheirs: who has a copy should "
         "the holder crash answers; no other copies.",
     )
-    for point in result.points:
-        for name in BALANCINGS if point.balanced else ():
-            measured = point.balanced[name]
+    for points in _rows(result):
+        for name in BALANCINGS if points[0].balanced else ():
+            measured = [point.balanced[name] for point in points]
             table.add_row(
                 name,
-                f"{point.nodes:,}",
-                f"{measured.gini:.3f}",
-                f"{measured.load_max:,}",
-                f"{measured.visited:.2f}",
-                f"{measured.messages_per_delivery:.2f}",
-                f"{measured.pushed:,}",
-                f"{measured.copies:,}",
+                f"{points[0].nodes:,}",
+                f"{fmean(each.gini for each in measured):.3f}",
+                f"{fmean(each.load_max for each in measured):,.0f}",
+                f"{fmean(each.visited for each in measured):.2f}",
+                f"{fmean(each.messages_per_delivery for each in measured):.2f}",
+                f"{fmean(each.pushed for each in measured):,.0f}",
+                f"{fmean(each.copies for each in measured):,.0f}",
             )
     return table

@@ -8,8 +8,10 @@ from time import process_time
 from typing import Final
 
 from peersub.bench.reach.measure import QUENCHINGS, Network, Outcome, Quenching, Replication
-from peersub.bench.reach.workload import MAPS, MapKind, draw_reach_workload, map_text
+from peersub.bench.reach.telling import Telling, Told, floor_visited
+from peersub.bench.reach.workload import MAPS, MapKind, ReachWorkload, draw_reach_workload, map_text
 from peersub.overlays.reach.identifiers import IDENTIFIER_BITS_MAX
+from peersub.overlays.reach.settings import ReachSettings
 from peersub.workloads.settings import Skew
 
 __all__ = ["BALANCINGS", "Figure", "MapPoint", "ReachBenchSettings", "ReachResult", "run_reach"]
@@ -20,6 +22,8 @@ QUENCHED_SHARE_MAX: Final = 0.5
 """Of the places visited: what wishes with filters leave."""
 CHOSEN_SHARE_MAX: Final = 1.05
 """Places visited by the sample under a map that was chosen by it / under another one."""
+SEVERAL_SEEDS_NODES_MAX: Final = 1_024
+"""Larger networks take minutes, and vary less."""
 BALANCINGS: Final = ("none", "push", "replicate", "both", "heirs")
 
 
@@ -37,7 +41,7 @@ class ReachBenchSettings:
         identifier_bits: n.
         summary: wishes that a place tells.
         replication: how parents answer for children.
-        seed: of all draws.
+        seeds: of all draws; networks of more than `SEVERAL_SEEDS_NODES_MAX` nodes have the first.
 
     Raises:
         ValueError: a knob is out of range; the message names it.
@@ -50,13 +54,15 @@ class ReachBenchSettings:
     skew: Skew = "uniform"
     maps: tuple[MapKind, ...] = MAPS
     identifier_bits: int = 32
-    summary: int = 64
+    summary: int = ReachSettings().summary
     replication: Replication = field(default_factory=Replication)
-    seed: int = 1
+    seeds: tuple[int, ...] = (1, 2, 3)
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
             raise ValueError("sizes are numbers from 1 on, and there is at least one")
+        if not self.seeds:
+            raise ValueError("there is at least one seed")
         if not 1 <= self.identifier_bits <= IDENTIFIER_BITS_MAX:
             raise ValueError(f"identifiers have 1 to {IDENTIFIER_BITS_MAX} bits")
         if max(self.sizes) > 1 << self.identifier_bits - 1:
@@ -105,12 +111,17 @@ class MapPoint:
 
     nodes: int
     map: MapKind
+    seed: int
     places_used: int
     """Places at which something is kept."""
     fullest_share: float
     """Of the subscriptions, at the place that keeps most of them."""
     sample_visited: float
     """Places visited per event of the sample, by which maps are chosen; nothing is quenched."""
+    floor: float
+    """Places per event that any quenching must visit."""
+    told: dict[Quenching, Told]
+    """What is told of interest when a subscription begins."""
     hops: float
     deliveries: float
     quenched: dict[Quenching, Measured]
@@ -118,6 +129,11 @@ class MapPoint:
     """With wishes that have filters; empty for maps under which loads are not balanced."""
     wrong: tuple[str, ...]
     seconds: float
+
+    @property
+    def share_left(self) -> float:
+        """Of the visits, with wishes that have filters."""
+        return self.quenched["filters"].visited / self.quenched["none"].visited
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +158,12 @@ class ReachResult:
     points: tuple[MapPoint, ...]
 
     def figures(self) -> Iterator[Figure]:
-        """Each figure that has a bound."""
+        """Each figure that has a bound; of several seeds the worst."""
         for size in self.settings.sizes:
-            by_map = {point.map: point for point in self.points if point.nodes == size}
             # The bound is for the default workload: with popular attributes a chosen map has few
             # visits, and quenching less to do.
-            if BALANCED_MAP in by_map and self.settings.skew == "uniform":
-                measured = by_map[BALANCED_MAP].quenched
-                found = measured["filters"].visited / measured["none"].visited
+            if BALANCED_MAP in self.settings.maps and self.settings.skew == "uniform":
+                found = max(point.share_left for point in self.of(size, BALANCED_MAP))
                 what = f"{size:,} nodes: places visited, quenched / not"
                 yield Figure(what, found, QUENCHED_SHARE_MAX)
             pairs: tuple[tuple[MapKind, MapKind], ...] = (
@@ -157,17 +171,22 @@ class ReachResult:
                 ("chosen, idle bits", "hashed"),
             )
             for chosen, other in pairs:
-                if chosen in by_map and other in by_map:
-                    found = by_map[chosen].sample_visited / by_map[other].sample_visited
+                if {chosen, other} <= set(self.settings.maps):
+                    both = zip(self.of(size, chosen), self.of(size, other), strict=True)
+                    found = max(one.sample_visited / two.sample_visited for one, two in both)
                     what = f"{size:,} nodes: places visited by the sample, {chosen} / {other}"
                     yield Figure(what, found, CHOSEN_SHARE_MAX)
+
+    def of(self, nodes: int, kind: MapKind) -> list[MapPoint]:
+        """The networks of one size under one map, by seed."""
+        return [point for point in self.points if point.nodes == nodes and point.map == kind]
 
     @property
     def wrong(self) -> list[str]:
         """Deliveries that were not as the index says, and bounds that are broken."""
         return [
             *(
-                f"{point.nodes:,} nodes, {point.map}: {each}"
+                f"{point.nodes:,} nodes, {point.map}, seed {point.seed}: {each}"
                 for point in self.points
                 for each in point.wrong
             ),
@@ -185,29 +204,38 @@ def run_reach(
     """Measure networks of all sizes under all maps."""
     points = []
     for size in settings.sizes:
-        progress(f"{size:,} nodes: subscriptions and events")
-        workload = draw_reach_workload(
-            subscriptions=settings.subscriptions * size,
-            events=settings.events,
-            share_matched=settings.share_matched,
-            skew=settings.skew,
-            seed=settings.seed,
-        )
-        for kind in settings.maps:
-            progress(f"{size:,} nodes: bits {kind}")
-            started = process_time()
-            network = Network(
-                workload,
-                nodes=size,
-                identifier_bits=settings.identifier_bits,
-                attributes=map_text(
-                    kind, workload, settings.identifier_bits, (size - 1).bit_length()
-                ),
-                summary=settings.summary,
-                seed=settings.seed,
+        several = size <= SEVERAL_SEEDS_NODES_MAX
+        for seed in settings.seeds if several else settings.seeds[:1]:
+            what = f"{size:,} nodes, seed {seed}"
+            progress(f"{what}: subscriptions and events")
+            workload = draw_reach_workload(
+                subscriptions=settings.subscriptions * size,
+                events=settings.events,
+                share_matched=settings.share_matched,
+                skew=settings.skew,
+                seed=seed,
             )
-            points.append(_measured(network, kind, settings, started))
+            for kind in settings.maps:
+                progress(f"{what}: bits {kind}")
+                started = process_time()
+                network = _network(settings, workload, size, kind, seed)
+                points.append(_measured(network, kind, settings, started))
     return ReachResult(settings=settings, points=tuple(points))
+
+
+def _network(
+    settings: ReachBenchSettings, workload: ReachWorkload, size: int, kind: MapKind, seed: int
+) -> Network:
+    # Fine bits come beyond those that places have: they change no route.
+    bits = IDENTIFIER_BITS_MAX if kind == "chosen, fine bits" else settings.identifier_bits
+    return Network(
+        workload,
+        nodes=size,
+        identifier_bits=bits,
+        attributes=map_text(kind, workload, bits, (size - 1).bit_length()),
+        summary=settings.summary,
+        seed=seed,
+    )
 
 
 def _measured(
@@ -220,6 +248,13 @@ def _measured(
     return MapPoint(
         nodes=network.nodes,
         map=kind,
+        seed=network.seed,
+        floor=floor_visited(network),
+        told={
+            quenching: Telling(network, quenching).costs()
+            for quenching in QUENCHINGS
+            if quenching != "none"
+        },
         places_used=len(network.kept),
         fullest_share=network.fullest_share,
         sample_visited=network.sample_visited,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from peersub.events.arrow import rows_of_table
 from peersub.events.envelope import Event
@@ -22,8 +22,13 @@ SAMPLE_FILTERS: Final = 1_024
 IDLE: Final = "FALSE"
 """An entry of a map whose bit no event has."""
 
-MapKind: TypeAlias = Literal["hashed", "shuffled", "chosen", "chosen, idle bits"]
-MAPS: Final[tuple[MapKind, ...]] = ("hashed", "shuffled", "chosen", "chosen, idle bits")
+BUCKETS: Final = 4
+"""Of each attribute that most events have, under the map with buckets."""
+
+MapKind: TypeAlias = Literal[
+    "hashed", "shuffled", "chosen", "chosen, idle bits", "chosen, buckets", "chosen, fine bits"
+]
+MAPS: Final[tuple[MapKind, ...]] = get_args(MapKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +73,18 @@ def map_text(kind: MapKind, workload: ReachWorkload, bits: int, place_bits: int)
     """A map of attributes.
 
     `hashed` has no entries: names share bits, and leave some to nobody. `shuffled` gives each
-    attribute a bit of its own, by a draw; `chosen` begins with those that few events have. The last
-    one leaves as many of the bits that places have to nobody as hashing does.
+    attribute a bit of its own, by a draw; `chosen` begins with those that few events have. With
+    idle bits as many of the bits that places have are left to nobody as by hashing. With buckets,
+    attributes that most events have get bits for their values, as far as there are any; with fine
+    bits, halves of numbers come after all attributes.
     """
     if kind == "hashed":
         return ""
     sample = [event.attributes for event in workload.sample]
-    chosen = chosen_map(sample, workload.filters[:SAMPLE_FILTERS], bits).split("; ")
+    filters = workload.filters[:SAMPLE_FILTERS]
+    if kind == "chosen, buckets":
+        return chosen_map(sample, filters, bits, buckets=BUCKETS)
+    chosen = chosen_map(sample, filters, bits, fine=kind == "chosen, fine bits").split("; ")
     if kind == "shuffled":
         chosen.sort(key=lambda entry: draw(0, "bench/bit", entry))
     if kind == "chosen, idle bits":

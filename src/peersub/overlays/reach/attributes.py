@@ -337,49 +337,81 @@ def chosen_map(
     identifier_bits: int,
     *,
     buckets: int = 0,
+    fine: bool = False,
 ) -> str:
     """A map for a workload that these are a sample of: what few events have gets the low bits.
 
     An event visits as many places as there are subsets of its bits in the length of the places, so
     the bits that places have should seldom be set. Attributes that no filter demands get no bit.
-    With `buckets`, an attribute that most events have gets so many bits for its values.
+    With `buckets`, an attribute that most events have gets so many bits for its values. With
+    `fine`, the bits that are left tell the halves of numbers apart: places have the coarse bits
+    before them, by which events are routed, and the fine ones keep filters from being asked.
     """
-    demanded: dict[str, None] = {}
+    demanded: Counter[str] = Counter()
     for wanted in filters:
         if wanted.language == "sql":
-            for box in wanted.boxes:
-                demanded.update(dict.fromkeys(path[0] for path in _demanded(box)))
+            names = {path[0]: None for box in wanted.boxes for path in _demanded(box)}
+            demanded.update(names.keys())
     present: Counter[str] = Counter()
     for attributes in events:
         present.update(name for name in attributes if not is_missing(attributes[name]))
     entries: list[tuple[float, str, int]] = []
-    for name in demanded:
-        if any(sign in name for sign in _SIGNS):
-            continue  # It is hashed, like those that nobody registers.
+    for name in _writable(demanded):
         share = present[name] / max(len(events), 1)
-        written = Filter.from_boxes([Box({(name,): ABSENT}, {})]).text.removesuffix(" IS NULL")
         if buckets > 1 and share > HOT_SHARE:
-            entries.append((share / buckets, f"{written}{_split(name, events, buckets)}", buckets))
+            text = f"{_written(name)}{_split(name, events, buckets)}"
+            entries.append((share / buckets, text, buckets))
         else:
-            entries.append((share, written, 1))
+            entries.append((share, _written(name), 1))
+    entries.sort()
+    if fine:
+        often = sorted(_writable(demanded), key=lambda name: (-demanded[name], name))
+        entries += [(1, half, 1) for name in often for half in _halves(name, events)]
     kept: list[str] = []
     free = identifier_bits
-    for _, text, count in sorted(entries):
+    for _, text, count in entries:
         if count <= free:
             kept.append(text)
             free -= count
     return "; ".join(kept)
 
 
+def _writable(names: Iterable[str]) -> list[str]:
+    """Names that can stand in a map; the others are hashed, like those that nobody registers."""
+    return [name for name in names if not any(sign in name for sign in _SIGNS)]
+
+
+def _written(name: str) -> str:
+    """A name as it is written in a filter."""
+    return Filter.from_boxes([Box({(name,): ABSENT}, {})]).text.removesuffix(" IS NULL")
+
+
 def _split(name: str, events: Sequence[Mapping[str, Any]], buckets: int) -> str:
     """Ranges as the sample fills them alike, if most values are numbers; else hashed values."""
+    bounds = _quantiles(name, events, buckets)
+    if bounds:
+        return f": {', '.join(map(number_name, bounds))}"
+    return f" # {buckets}"
+
+
+def _halves(name: str, events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lower and the upper half of an attribute's numbers, as predicates."""
+    return [
+        f"{_written(name)} {sign} {number_name(middle)}"
+        for middle in _quantiles(name, events, 2)
+        for sign in ("<", ">=")
+    ]
+
+
+def _quantiles(name: str, events: Sequence[Mapping[str, Any]], parts: int) -> list[Any]:
+    """What parts the values of the sample alike; none if most are no numbers, or too few differ."""
     places = [comparable(attributes.get(name)) for attributes in events]
     numbers = sorted(
         place[1]
         for place in places
         if place and place[0] is KindClass.NUMBER and isfinite(place[1])
     )
-    bounds = {numbers[len(numbers) * part // buckets] for part in range(1, buckets) if numbers}
-    if 2 * len(numbers) > len([place for place in places if place]) and len(bounds) == buckets - 1:
-        return f": {', '.join(number_name(bound) for bound in sorted(bounds))}"
-    return f" # {buckets}"
+    bounds = {numbers[len(numbers) * part // parts] for part in range(1, parts) if numbers}
+    if 2 * len(numbers) > len([place for place in places if place]) and len(bounds) == parts - 1:
+        return sorted(bounds)
+    return []

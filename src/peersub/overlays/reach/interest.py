@@ -18,14 +18,19 @@ many as the shortest place has (`merged`). If even these are too many, the bit i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.reach.differences import Wish, changed, difference, interest_of, wishes_of
+from peersub.overlays.reach.differences import (
+    Wish,
+    changed,
+    interest_of,
+    keyed,
+    telling,
+    wishes_of,
+)
 from peersub.overlays.reach.holdings import Holdings
 from peersub.overlays.reach.identifiers import Order, Place, low_bits, set_bits
 from peersub.overlays.reach.messages import (
@@ -79,24 +84,24 @@ def merged(place: Place, own: Iterable[Wish], parts: Iterable[Interest], summary
     bits and of the others no more.
     """
     known = [part for part in parts if part.identifiers]
-    wishes = dict.fromkeys(own)
+    wishes = keyed(own)
     if not known and not wishes:
         return NOTHING
     if not summary or any(part == SOMETHING for part in known):
         return SOMETHING
     shortest = min([place.length, *(part.shortest for part in known)])
     for part in known:
-        wishes.update(dict.fromkeys(wishes_of(part)))
-    groups: dict[int, dict[Wish, None]] = {}
-    for wish in wishes:
-        groups.setdefault(wish[0] & low_bits(shortest), {})[wish] = None
+        wishes.update(keyed(wishes_of(part)))
+    groups: dict[int, list[Wish]] = {}
+    for wish in wishes.values():
+        groups.setdefault(wish[0] & low_bits(shortest), []).append(wish)
     told = _fitting({low: _largest(group) for low, group in groups.items()}, summary)
     if len(told) > summary:
         return SOMETHING
     return interest_of(told, shortest)
 
 
-def _largest(group: Mapping[Wish, None]) -> list[Wish]:
+def _largest(group: Sequence[Wish]) -> list[Wish]:
     """Those that no other one says as well: one without a filter, and with fewer bits."""
     bare: list[int] = []
     for identifier in sorted(
@@ -130,8 +135,12 @@ def own_wishes(
 ) -> Iterable[Wish]:
     """What is kept at a place, as wishes; all that it may keep, if there are too many."""
     if with_filters:
-        found = list(islice(kept, summary + 1))
-        return found if len(found) <= summary else [(place.bits, None)]
+        found: dict[tuple[int, bytes], Wish] = {}
+        for wish in kept:
+            found.update(keyed([wish]))
+            if len(found) > summary:
+                return [(place.bits, None)]
+        return found.values()
     return dict.fromkeys((identifier, None) for identifier, _ in kept)
 
 
@@ -203,15 +212,9 @@ class Interests:
                 continue
             self._number += 1
             seat.told[above] = Told(holder, seat.wanted, self._number)
-            self._post.send(holder.node, self._telling(seat, above, told))
-
-    def _telling(self, seat: Seat, above: Place, before: Told | None) -> Message:
-        """The difference from what a place above was told, if that is less than all."""
-        if before is not None:
-            ended, begun = difference(before.interest, seat.wanted)
-            if len(ended) + len(begun.identifiers) < len(seat.wanted.identifiers):
-                return InterestChanged(seat.place, above, before.number, self._number, ended, begun)
-        return InterestTold(seat.place, above, seat.wanted, self._number)
+            known = None if told is None else (told.interest, told.number)
+            message = telling(seat.place, above, known, (seat.wanted, self._number))
+            self._post.send(holder.node, message)
 
     def is_known_above(self, seat: Seat) -> bool:
         """Whether all above know of the interest of a place, and all above those."""
