@@ -46,7 +46,11 @@ def scenario_of(seed: int) -> Scenario:
         subscriptions=14,
         steps_max=STEPS_MAX,
         quiet_limit_ms=60_000,
-        settings={"identifier_bits": 12, "attributes": "a; b; s; r.x"},
+        settings={
+            "identifier_bits": 12,
+            "attributes": "a; b; s; r.x",
+            "quench": seed % 2 == 0,
+        },
         phases=(
             ScenarioPhase(name="busy", steps=busy),
             ScenarioPhase(name="later", steps=later),
@@ -138,6 +142,55 @@ def plant_events_for_all_neighbours(monkeypatch):
     monkeypatch.setattr(journeys, "is_parent", is_parent)
 
 
+def plant_another_parent_on_some_nodes(monkeypatch):
+    """Odd places take for a parent who lacks the bit of the lowest rank, not of the highest."""
+    original = journeys.is_parent
+
+    def is_parent(place, other, event, order):
+        if not place.bits & 1:
+            return original(place, other, event, order)
+        largest = event & ~((1 << other.length) - 1) | other.bits
+        missing = [bit for bit in range(12) if event & ~largest & 1 << bit]
+        return (
+            is_visited(other, event)
+            and bool(missing)
+            and place.hosts(largest | 1 << min(missing, key=order.rank))
+        )
+
+    monkeypatch.setattr(journeys, "is_parent", is_parent)
+
+
+def plant_a_visit_that_is_sent_twice(monkeypatch):
+    """An event goes down to one of the places below in two messages."""
+    original = Journeys._send_down
+
+    def send_down(self, spread, peer):
+        original(self, spread, peer)
+        if not spread.place.bits:
+            original(self, spread, peer)
+
+    monkeypatch.setattr(Journeys, "_send_down", send_down)
+
+
+def plant_a_first_step_to_anybody(monkeypatch):
+    """Who publishes sends the event to some neighbour, nearer to the host or not."""
+    original = Journeys.next_on_the_way
+
+    def next_on_the_way(self, target, about, sender):
+        near = [peer.node for s in self._holdings.seats.values() for peer in s.near.values()]
+        if sender is None and about.startswith("e") and near:
+            return max(near)
+        return original(self, target, about, sender)
+
+    monkeypatch.setattr(Journeys, "next_on_the_way", next_on_the_way)
+
+
+def plant_a_claim_at_once(monkeypatch):
+    """Whoever misses a region takes it, without a look around."""
+    monkeypatch.setattr(Holdings, "_is_mine_to_claim", lambda self, part, place, missed_ms: True)
+    monkeypatch.setattr(Holdings, "_seek", lambda self, part: None)
+
+
 def plant_ways_by_own_bits(monkeypatch):
     """§3.3: the bits above a place's own length are not taken from the target."""
     original = Seat.ways
@@ -227,6 +280,10 @@ MISTAKES = {
     plant_a_neighbour_that_is_overlooked: "does not know what it misses",
     plant_clearing_any_bit: "an event with the bits",
     plant_events_for_all_neighbours: "hosts no subset",
+    plant_another_parent_on_some_nodes: "did not visit",
+    plant_a_visit_that_is_sent_twice: "more than once",
+    plant_a_first_step_to_anybody: "steps to its host",
+    plant_a_claim_at_once: "host the same",
     plant_ways_by_own_bits: "the way from",
     plant_copies_that_do_not_hear_of_ends: "has another copy",
     plant_interest_that_is_never_withdrawn: "does not know what",

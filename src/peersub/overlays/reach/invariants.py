@@ -10,7 +10,8 @@ Always, looked at after each step of each node (`StepChecker`):
   node knows: no identifier loses its host by what somebody does;
 - an event is sent to places only that host subsets of its bits (§3.2);
 - who answers for another (`deputies`) notifies, or sends the event back, and nothing else; no
-  identifier has two deputies, and each deputy is a neighbour or passed over.
+  identifier has two deputies, and each deputy is a neighbour or passed over;
+- in the network as a whole, what `watching` says of identifiers and of events.
 
 At rest (`check_quiet`): each identifier has one host; tables are those of the rule, on both sides;
 lengths of neighbours differ by at most one; the way from each place to each host is no longer than
@@ -22,7 +23,7 @@ knows what those below want.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from peersub.overlays.core.causes import Cause, Received
 from peersub.overlays.core.effects import Effect, Send
@@ -43,11 +44,10 @@ from peersub.overlays.reach.messages import Detour, Handed, Rendezvous, Spread
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.structure import GAP_MAX
+from peersub.overlays.reach.watching import NetworkWatch, PeerAt
 
 __all__ = ["StepChecker", "check_quiet", "global_gap", "step_checker"]
 
-PeerAt: TypeAlias = Callable[[str], ReachPeer | None]
-"""The peer on a node, if the node is on."""
 WAYS_MAX: Final = 512
 """Ways that are walked in a network at rest: all of them, if it is small."""
 EVENTS_MAX: Final = 32
@@ -59,8 +59,12 @@ EVENTS_MAX: Final = 32
 
 def step_checker(peer_at: PeerAt) -> Callable[[ReachPeer, Cause, Sequence[Effect]], list[str]]:
     """What checks one network, step after step; it looks at peers, and changes nothing."""
-    del peer_at  # What a node does is looked at by itself.
-    return StepChecker().check
+    own, whole = StepChecker(), NetworkWatch(peer_at)
+
+    def check(peer: ReachPeer, cause: Cause, effects: Sequence[Effect]) -> list[str]:
+        return [*own.check(peer, cause, effects), *whole.check(peer, cause, effects)]
+
+    return check
 
 
 class StepChecker:
