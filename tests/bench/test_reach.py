@@ -234,7 +234,7 @@ def test_a_delivery_that_is_missed_is_found(workload: ReachWorkload) -> None:
 
 @pytest.fixture(scope="module")
 def small() -> ReachResult:
-    return run_reach(ReachBenchSettings(sizes=(16, 64), events=60, seeds=(1, 2)))
+    return run_reach(ReachBenchSettings(sizes=(16, 64), events=60, seeds=(1, 2), simulate=(64,)))
 
 
 def test_the_bounds_hold_on_the_default_workload(small: ReachResult) -> None:
@@ -244,6 +244,18 @@ def test_the_bounds_hold_on_the_default_workload(small: ReachResult) -> None:
         visited = {name: each.visited for name, each in point.quenched.items()}
         assert visited["filters"] <= visited["identifiers"] <= visited["bit"] <= visited["none"]
     assert len(list(small.figures())) == 2 * 3
+
+
+def test_simulated_peers_have_the_loads_that_the_structure_says(small: ReachResult) -> None:
+    """Answers are drawn by the event; who is pushed to whom depends on what was heard when."""
+    (point,) = [point for point in small.points if point.simulated]
+    assert (point.nodes, point.map, point.seed) == (64, "chosen", 1)
+    for name in ("none", "replicate", "heirs"):
+        found, expected = point.simulated[name], point.balanced[name]
+        assert found.load_max == expected.load_max
+        assert found.gini == pytest.approx(expected.gini)
+        assert found.messages == round(expected.messages * small.settings.events)
+    assert point.simulated["replicate"].load_max < point.simulated["none"].load_max
 
 
 def test_a_broken_bound_and_a_wrong_delivery_are_reported(small: ReachResult) -> None:
@@ -266,12 +278,14 @@ def test_the_result_as_data_and_in_files(small: ReachResult, tmp_path: Path) -> 
     assert {point["map"] for point in data["points"]} == set(small.settings.maps)
     names = [path.name for path in report.write(small, tmp_path)]
     assert names == ["reach-visited.svg", "reach.json", "reach.txt"]
+    assert "simulated peers" in (tmp_path / "reach.txt").read_text("utf-8")
     assert "Loads balanced" in (tmp_path / "reach.txt").read_text("utf-8")
 
 
 def test_the_command_says_what_is_wrong_with_its_options() -> None:
     options = {"sizes": "16", "subscriptions": 1, "events": 1, "share": 0.1, "skew": "uniform"}
-    more = {"bits": 32, "summary": 8, "orders": 2, "depth": 1, "answer": 0.5, "seeds": "1"}
+    more = {"bits": 32, "summary": 8, "orders": 2, "depth": 1, "answer": 0.5}
+    more |= {"seeds": "1", "simulate": ""}
     for wrong in (
         {"sizes": "x"},
         {"sizes": "0"},
@@ -279,6 +293,7 @@ def test_the_command_says_what_is_wrong_with_its_options() -> None:
         {"bits": 4},
         {"share": 0.0},
         {"seeds": "a"},
+        {"simulate": "x"},
     ):
         with pytest.raises(CommandError):
             run_bench_reach({**options, **more, "out": None, "as_json": True, **wrong})

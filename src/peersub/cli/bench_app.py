@@ -337,6 +337,9 @@ def bench_reach(
     answer: Annotated[
         float, typer.Option(help="Share of the events that a parent answers, if it may.")
     ] = 0.8,
+    simulate: Annotated[
+        str, typer.Option(help="Sizes at which the loads of simulated peers are measured, too.")
+    ] = "64,256",
     seeds: Annotated[
         str, typer.Option(help="Seeds of all that is drawn; beyond 1,024 nodes only the first.")
     ] = "1,2,3",

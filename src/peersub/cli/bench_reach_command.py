@@ -32,6 +32,7 @@ def run_bench_reach(options: Mapping[str, Any]) -> int:
             replication=Replication(
                 orders=options["orders"], depth=options["depth"], share=options["answer"]
             ),
+            simulate=listed("simulate", options["simulate"], int) if options["simulate"] else (),
             seeds=listed("seeds", options["seeds"], int),
         )
     except ValueError as error:

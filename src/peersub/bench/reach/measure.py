@@ -104,6 +104,7 @@ class Network:
         self.nodes = nodes
         self.seed = seed
         self.summary = summary
+        self.attributes = attributes
         self.bits = AttributeMap(identifier_bits, attributes)
         names = [numbered_node(number) for number in range(nodes)]
         self.layout = Layout(grown_places(names, seed, identifier_bits))

@@ -20,6 +20,7 @@ from peersub.bench.reach.run import (
     MapPoint,
     ReachResult,
 )
+from peersub.bench.reach.simulated import OVERLOADED, ROUNDS_BEFORE
 from peersub.bench.reach.telling import CHANGES
 from peersub.bench.reach.workload import MapKind
 from peersub.bench.semantic.plots import Series, line_plot
@@ -121,6 +122,8 @@ def show(result: ReachResult, console: Console | None = None) -> None:
     out.print(_telling(result))
     if any(point.balanced for point in result.points):
         out.print(_balance(result))
+    if any(point.simulated for point in result.points):
+        out.print(_simulated(result))
     table = plain_table("Bounds", ("figure",), ("found", "bound", ""))
     for figure in result.figures():
         verdict = "" if figure.is_good else "BROKEN"
@@ -220,8 +223,8 @@ def _balance(result: ReachResult) -> Table:
             *("identifiers\npushed", "entries\ncopied"),
         ),
         f"replicate: {replication.orders} orders, copies {replication.depth} deep for each, "
-        f"parents answer {replication.share:.0%} of what they may.\nheirs: who has a copy should "
-        "the holder crash answers; no other copies.",
+        f"parents answer {replication.share:.0%} of what they may.\nheirs: only who has a copy "
+        "should the holder crash answers.",
     )
     for points in _rows(result):
         for name in BALANCINGS if points[0].balanced else ():
@@ -235,5 +238,28 @@ def _balance(result: ReachResult) -> Table:
                 f"{fmean(each.messages_per_delivery for each in measured):.2f}",
                 f"{fmean(each.pushed for each in measured):,.0f}",
                 f"{fmean(each.copies for each in measured):,.0f}",
+            )
+    return table
+
+
+def _simulated(result: ReachResult) -> Table:
+    table = plain_table(
+        f"The same of simulated peers: what the protocol does; bits {BALANCED_MAP}",
+        ("balancing",),
+        ("nodes", "Gini", "busiest\nnode", "messages", "deputies", "control\nmessages"),
+        f"After {ROUNDS_BEFORE} rounds of the same events. Overloaded is who handles "
+        f"{OVERLOADED:g} times as many messages as the mean.\ncontrol: other messages in all "
+        "rounds, for loads, copies and links.",
+    )
+    for point in result.points:
+        for name, measured in point.simulated.items():
+            table.add_row(
+                name,
+                f"{point.nodes:,}",
+                f"{measured.gini:.3f}",
+                f"{measured.load_max:,}",
+                f"{measured.messages:,}",
+                f"{measured.deputies:,}",
+                f"{measured.control:,}",
             )
     return table

@@ -8,6 +8,7 @@ from time import process_time
 from typing import Final
 
 from peersub.bench.reach.measure import QUENCHINGS, Network, Outcome, Quenching, Replication
+from peersub.bench.reach.simulated import SimulatedLoads, simulated_loads
 from peersub.bench.reach.telling import Telling, Told, floor_visited
 from peersub.bench.reach.workload import MAPS, MapKind, ReachWorkload, draw_reach_workload, map_text
 from peersub.overlays.reach.identifiers import IDENTIFIER_BITS_MAX
@@ -41,6 +42,8 @@ class ReachBenchSettings:
         identifier_bits: n.
         summary: wishes that a place tells.
         replication: how parents answer for children.
+        simulate: those of the sizes at which loads of simulated peers are measured, too, for the
+            first seed.
         seeds: of all draws; networks of more than `SEVERAL_SEEDS_NODES_MAX` nodes have the first.
 
     Raises:
@@ -56,6 +59,7 @@ class ReachBenchSettings:
     identifier_bits: int = 32
     summary: int = ReachSettings().summary
     replication: Replication = field(default_factory=Replication)
+    simulate: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (1, 2, 3)
 
     def __post_init__(self) -> None:
@@ -127,6 +131,8 @@ class MapPoint:
     quenched: dict[Quenching, Measured]
     balanced: dict[str, Measured]
     """With wishes that have filters; empty for maps under which loads are not balanced."""
+    simulated: dict[str, SimulatedLoads]
+    """The same of simulated peers, at some sizes."""
     wrong: tuple[str, ...]
     seconds: float
 
@@ -243,8 +249,11 @@ def _measured(
 ) -> MapPoint:
     outcomes = {quenching: network.run(quenching) for quenching in QUENCHINGS}
     balanced = _balanced(network, outcomes["filters"], settings) if kind == BALANCED_MAP else {}
+    simulates = network.nodes in settings.simulate and network.seed == settings.seeds[0]
+    simulated = simulated_loads(network, settings.replication) if balanced and simulates else {}
     plain = outcomes["none"]
     wrong = [text for outcome in (*outcomes.values(), *balanced.values()) for text in outcome.wrong]
+    wrong += [text for loads in simulated.values() for text in loads.wrong]
     return MapPoint(
         nodes=network.nodes,
         map=kind,
@@ -262,6 +271,7 @@ def _measured(
         deliveries=plain.deliveries / plain.events,
         quenched={name: Measured.of(outcome) for name, outcome in outcomes.items()},
         balanced={name: Measured.of(outcome) for name, outcome in balanced.items()},
+        simulated=simulated,
         wrong=tuple(wrong[:5]),
         seconds=process_time() - started,
     )

@@ -11,10 +11,10 @@ copy, and sends nothing further down. It answers for a copy, never for what it h
 are no chains.
 
 A place is overloaded if its node handles more than `push_above` messages with events in `load_ms`.
-Then it asks its neighbours what they have to do, and at the end of the next such time it hands out
-what makes the busier of both less busy (`balancing`). It takes back what it could do itself with
-less than half of `push_above`. Time is looked at when an event comes: who has nothing to do is
-silent, and so are all who are not overloaded.
+Then it asks its neighbours what they have to do, if somebody idle could take something off it, and
+at the end of the next such time it hands out what makes the busier of both less busy (`balancing`).
+It takes back what it could do itself with less than half of `push_above`. Time is looked at when an
+event comes: who has nothing to do is silent, and so are all who are not overloaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.reach.balancing import TAKERS_MAX, Heat, hand_out
+from peersub.overlays.reach.balancing import TAKERS_MAX, Heat, Part, hand_out
 from peersub.overlays.reach.copies import Copies
 from peersub.overlays.reach.holdings import Holdings
 from peersub.overlays.reach.identifiers import Place
@@ -132,16 +132,18 @@ class Deputies:
         load = self._meter.load(now_ms)
         seats = self._holdings.seats
         before = [(seat, list(seat.deputies)) for seat in seats.values()]
+        is_of_use = False
         for seat in seats.values():
             self._take_back(seat, load, share)
             if load > self._push_above and not self._holdings.leaving:
                 self._hand_out(seat, load, share)
+                is_of_use |= bool(self._parts(seat, load, share, [(0, self._holdings.me)]))
         if any(list(seat.deputies) != known for seat, known in before):
             self._copies.review()
         self._arrived.clear()
         self._heats.clear()
         self._heard.clear()
-        if load > self._push_above:
+        if is_of_use:  # Who has nothing to do could take something.
             for peer in self._around():
                 self._post.send(peer.node, LoadAsked())
 
@@ -164,12 +166,6 @@ class Deputies:
                 load += saved
 
     def _hand_out(self, seat: Seat, load: int, share: float) -> None:
-        handed = {each for deputy in seat.deputies.values() for each in deputy.identifiers}
-        heats = {
-            identifier: Heat(int(heat.events * share), int(heat.sent * share))
-            for identifier, heat in self._heats.get(seat.place, {}).items()
-            if identifier not in handed
-        }
         has_room = len(seat.deputies) < TAKERS_MAX
         known = [
             (self._heard[peer], peer)
@@ -178,8 +174,7 @@ class Deputies:
             and self._holdings.takes(peer)
             and (has_room or peer in seat.deputies)
         ]
-        arrived = int(self._arrived.get(seat.place, 0) * share)
-        for part in hand_out(load, arrived, heats, known):
+        for part in self._parts(seat, load, share, known):
             deputy = seat.deputies.get(part.taker)
             if deputy is None:
                 if len(seat.deputies) >= TAKERS_MAX:
@@ -187,6 +182,19 @@ class Deputies:
                 deputy = seat.deputies[part.taker] = Deputy()
             deputy.identifiers.update(dict.fromkeys(part.identifiers))
             deputy.gain = part.sent / max(part.passed_on, 1)
+
+    def _parts(
+        self, seat: Seat, load: int, share: float, known: Iterable[tuple[int, PeerId]]
+    ) -> list[Part[PeerId]]:
+        """What to hand out of what was answered here in the last beat, and is here still."""
+        handed = {each for deputy in seat.deputies.values() for each in deputy.identifiers}
+        heats = {
+            identifier: Heat(int(heat.events * share), int(heat.sent * share))
+            for identifier, heat in self._heats.get(seat.place, {}).items()
+            if identifier not in handed
+        }
+        arrived = int(self._arrived.get(seat.place, 0) * share)
+        return hand_out(load, arrived, heats, known)
 
     def refused(self, peer: PeerId, place: Place) -> None:
         """A deputy has no copy: it is to be one no more."""
