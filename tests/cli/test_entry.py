@@ -1,6 +1,7 @@
 """How the command ends: exit codes, one-line errors, quiet broken pipes, help at once."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pytest
 from peersub import __version__
 from peersub.cli import app as app_module
 from peersub.cli import main
+from peersub.cli.network_commands import OVERLAY_HELP
+from peersub.overlays.registry import OVERLAYS
 
 
 def peersub(*arguments, **options):
@@ -137,3 +140,8 @@ def test_a_real_process_ends_with_the_same_codes(tmp_path):
     ascii_only = dict(os.environ) | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = peersub("filter", "check", "é = '😀'", env=ascii_only)
     assert done.returncode == 0 and "\\U0001f600" in done.stdout
+
+
+def test_help_names_all_overlays() -> None:
+    named = re.findall(r"[a-z]+", OVERLAY_HELP.replace("(default)", ""))
+    assert sorted(named) == sorted(OVERLAYS)

@@ -8,7 +8,7 @@ import typer
 
 from peersub.cli.bench_app import bench_app
 from peersub.cli.certs_app import certs_app
-from peersub.cli.network_commands import add_network_commands
+from peersub.cli.network_commands import OVERLAY_HELP, add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 from peersub.cli.workload_app import workload_app
 
@@ -166,9 +166,7 @@ def match(
 def simulate(
     overlay: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="chord (default), tree, flood, containment, similarity, dag."
-        ),
+        typer.Option(metavar="NAME", help=OVERLAY_HELP),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many; default: 64.")] = None,
     seed: Annotated[

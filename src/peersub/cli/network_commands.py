@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["add_network_commands"]
+__all__ = ["OVERLAY_HELP", "add_network_commands"]
 
 NODE_BY_DEFAULT = "127.0.0.1:7001"
+OVERLAY_HELP = "chord (default), tree, flood, containment, similarity, dag, reach."
+"""The names of the registry, which is not loaded for a help text."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes.")]
@@ -56,7 +58,7 @@ def _node(
         typer.Option(
             metavar="NAME",
             envvar="PEERSUB_NODE_OVERLAY",
-            help="chord (default), tree, flood, containment, similarity, dag.",
+            help=OVERLAY_HELP,
         ),
     ] = None,
     data: Annotated[

@@ -38,6 +38,7 @@ from peersub.overlays.core.effects import (
     SetTimer,
 )
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.link import EARLY_LIGHT_MAX
 from peersub.overlays.core.link_messages import (
     Acknowledgement,
     BetweenSlots,
@@ -356,6 +357,25 @@ def test_sends_without_a_link_are_dropped():
     world.settle()
     assert [drop.peer for drop in world.drops] == [B, PeerId("b", 7)]
     assert world.toys["b"].light == []
+
+
+@pytest.mark.parametrize("count", [1, EARLY_LIGHT_MAX + 1])
+def test_what_overtakes_the_greeting_waits_until_the_link_is_up(count):
+    world = World(ACKNOWLEDGED, "ab")
+    world.ask("b", Connect("a"))
+    while "b" not in world.toys["a"].current:
+        assert world.step()
+    assert "a" not in world.toys["b"].current
+    for number in range(count):
+        world.ask("a", Send(B, (Light(str(number)),)))
+    ((connection, name),) = world.flying()
+    assert name == "b"
+    world.deliver(connection, name, len(connection.flying[name]) - count, count)
+    assert world.toys["b"].light == []
+    world.settle()
+    kept = min(count, EARLY_LIGHT_MAX)
+    assert world.toys["b"].light == [("a", str(number)) for number in range(kept)]
+    assert len(world.drops) == count - kept
 
 
 def test_a_full_queue_loses_the_link_on_both_sides(monkeypatch):

@@ -13,7 +13,7 @@ from peersub.overlays.core.causes import Received
 from peersub.overlays.core.effects import Drop
 from peersub.overlays.core.greetings import refusal
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.link import Link, LinkState
+from peersub.overlays.core.link import EARLY_LIGHT_MAX, Link, LinkState
 from peersub.overlays.core.link_messages import (
     Acknowledgement,
     BetweenSlots,
@@ -77,12 +77,34 @@ class Arrivals:
         opener = _OPENERS.get(type(message))
         if opener is not None:
             opener(self, node, message, via)
+            self._deliver_early(node)
             return
         link = self._links.table.get(node)
-        if link is not None and link.state is LinkState.UP:
+        if link is not None and link.state is LinkState.UP and not link.early:
             self._deliver(link, message)
+        elif link is not None and self._is_early(link):
+            link.early = [*(link.early or ()), message]
         else:
             self._drop(f"{type(message).__name__} on a link that is not up", PeerId(node))
+
+    def _is_early(self, link: Link) -> bool:
+        """Whether a light message may have overtaken what brings the link up here.
+
+        Who sends it has heard the greeting of this side, and has answered it.
+        """
+        return (
+            (link.state is LinkState.GREETING or bool(link.early))
+            and link.epoch_there > 0
+            and self._links.settings.acknowledge
+            and len(link.early or ()) < EARLY_LIGHT_MAX
+        )
+
+    def _deliver_early(self, node: str) -> None:
+        link = self._links.table.get(node)
+        if link is not None and link.early and link.state is LinkState.UP and link.holders:
+            messages, link.early = link.early, None
+            for message in messages:
+                self._deliver(link, message)
 
     def _deliver(self, link: Link, message: Message) -> None:
         own = _OWN.get(type(message))

@@ -20,6 +20,7 @@ from peersub.overlays.core.session import Session
 
 __all__ = [
     "ADOPTED_EPOCH",
+    "EARLY_LIGHT_MAX",
     "TUNNEL_CANDIDATES_MAX",
     "Link",
     "LinkSettings",
@@ -33,6 +34,9 @@ EPOCHS_PER_LIFE = 1 << 22
 
 ADOPTED_EPOCH = 1
 """The epoch, within a life, of links that were set up from outside; others are later."""
+
+EARLY_LIGHT_MAX = 64
+"""Light messages that may come before the link is up here; of more, the last are dropped."""
 
 TUNNEL_CANDIDATES_MAX = 32
 """The most nodes that may be asked for a tunnel at once."""
@@ -111,6 +115,7 @@ class Link:
         "address",
         "asked",
         "attempts",
+        "early",
         "epoch",
         "epoch_there",
         "features",
@@ -161,6 +166,8 @@ class Link:
         self.search: Search | None = None
         self.held: list[Message] | None = None
         """Light messages that wait for a path."""
+        self.early: list[Message] | None = None
+        """Light messages that came before the link was up here: it was up there."""
 
     @property
     def node(self) -> str:

@@ -182,7 +182,7 @@ class Links:
             return
         link.state = _CLOSING
         link.asked = link.holders = ()
-        link.held = None
+        link.held = link.early = None
         wait_ms = self.settings.resend_ms * CLOSING_RESENDS
         self.effects.append(SetTimer(Timer(CLOSING, link.node), wait_ms))
         self._carry(link, goodbye)
@@ -340,7 +340,7 @@ class Links:
                 link.wanted = bool(link.asked)
             link.state = _GREETING
         link.wanted_told = False
-        link.held = None
+        link.held = link.early = None
         link.attempts = 0
         link.epoch_there = epoch_there
         if self.settings.acknowledge:
