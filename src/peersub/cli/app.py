@@ -256,6 +256,10 @@ def simulate(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of overlay, network or links."),
     ] = None,
+    chosen_bits: Annotated[
+        bool,
+        typer.Option("--chosen-bits", help="Of reach: choose which attribute has which bit."),
+    ] = False,
     subscriptions_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet or arrow.")
     ] = None,
@@ -306,6 +310,7 @@ def simulate(
             scenario=scenario,
             swarm=swarm,
             settings=tuple(settings or ()),
+            chosen_bits=chosen_bits,
             subscriptions_format=subscriptions_format,
             events_format=events_format,
             records=records,

@@ -22,6 +22,7 @@ from peersub.files.errors import FileError
 from peersub.files.formats import Format
 
 if TYPE_CHECKING:
+    from peersub.simulator.content import Content
     from peersub.simulator.engine import Simulation
     from peersub.simulator.meter import Meter
     from peersub.simulator.running import Outcome
@@ -68,8 +69,16 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
     from peersub.trace.checkers import DeliveryChecker
 
     _check_outputs(options)
-    content = content_of(options)
-    scenario = scenario_of(options, content)
+    listed = content_of(options)
+    scenario = scenario_of(options, listed)
+    content: Content | None = listed or drawn_content(scenario)
+    if options.chosen_bits:
+        from peersub.cli.reach_map_command import with_chosen_bits
+        from peersub.simulator.content import content_for
+
+        if content is None:
+            content = content_for(scenario.workload, scenario.seed, scenario.subscriptions)
+        scenario = with_chosen_bits(scenario, content)
     checker = DeliveryChecker(
         interest_for(scenario.subscriptions),
         judges_misses=not overlay_kind(scenario.overlay).is_approximate,
@@ -89,7 +98,7 @@ def _simulated(options: SimulateOptions) -> tuple[dict[str, Any], Outcome]:
         started = time.perf_counter()
         outcome = run_scenario(
             scenario,
-            content=content or drawn_content(scenario),
+            content=content,
             checker=checker,
             observers=observers,
             progress=lambda simulation: _show(progress, simulation),
@@ -110,6 +119,7 @@ def _show(progress: Progress, simulation: Simulation) -> None:
 def _summary(
     options: SimulateOptions, outcome: Outcome, meter: Meter, seconds: float
 ) -> dict[str, Any]:
+    from peersub.overlays.registry import overlay_kind
     from peersub.simulator.summary import state_bytes_of, summarise
 
     scenario = outcome.scenario
@@ -130,6 +140,11 @@ def _summary(
         invariants_failed=outcome.invariant_failures,
         invariants_sample=outcome.invariant_sample,
     )
+    part = overlay_kind(scenario.overlay).part("figures")
+    if part is not None:
+        peers = [host.overlay for host in outcome.simulation.living()]
+        figures = part.figures(peers, summary["messages"]["by_kind"], summary["events"])
+        summary["overlay_figures"] = figures
     unkept = outcome.checker.violations_count - len(outcome.checker.violations)
     summary["violations"] = len(outcome.violations) + unkept
     summary["violations_shown"] = [

@@ -64,6 +64,7 @@ class SimulateOptions:
     scenario: str | None = None
     swarm: int | None = None
     settings: tuple[str, ...] = ()
+    chosen_bits: bool = False
     subscriptions_format: str | None = None
     events_format: str | None = None
     records: str | None = None
@@ -168,6 +169,7 @@ def _scenario_of_options(options: SimulateOptions, content: ListedContent | None
     drawn = options.workload or ("small" if nodes <= SMALL_NODES_MAX else "symbols")
     if options.batch_events is not None:
         given.scenario.setdefault("batch_share", 1.0)
+    _check_room(kind.settings_class, given.overlay, nodes)
     workload: dict[str, Any] = {"kind": drawn, **given.workload}
     if drawn == "documents" and options.schema is not None:
         workload["schema"] = options.schema
@@ -188,6 +190,15 @@ def _scenario_of_options(options: SimulateOptions, content: ListedContent | None
         phases=tuple(_phases(options, content, promises=kind.promises_at_least_once)),
         **given.scenario,
     )
+
+
+def _check_room(overlay_settings: type, given: Mapping[str, object], nodes: int) -> None:
+    """Some overlays have no room for any number of nodes; they say so by `nodes_max`."""
+    from peersub.overlays.settings import settings_from
+
+    room = getattr(settings_from(overlay_settings, given), "nodes_max", nodes)
+    if nodes > room:
+        raise CommandError(f"with these settings a network has at most {room:,} nodes.")
 
 
 @dataclass(slots=True)

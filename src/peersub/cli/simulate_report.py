@@ -103,6 +103,12 @@ def _cost_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     load, state = summary["load"], summary["state_bytes"]
     yield _row("load", f"Gini {load['gini']:.3f}, max / mean {load['max_over_mean']:.2f}")
     yield _row("state", f"mean {state['mean']:,.0f} bytes per node, max {state['max']:,}")
+    if "overlay_figures" in summary:
+        from peersub.overlays.registry import overlay_kind
+
+        part = overlay_kind(summary["overlay"]).part("figures")
+        assert part is not None, "they are its figures"
+        yield _row(summary["overlay"], part.line(summary["overlay_figures"]))
 
 
 def _phase_lines(phases: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

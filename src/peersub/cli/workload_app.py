@@ -9,7 +9,7 @@ import typer
 __all__ = ["workload_app"]
 
 workload_app = typer.Typer(
-    help="Write generated workloads to files.",
+    help="Write generated workloads to files, and choose bits for one.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -120,3 +120,46 @@ def xpaths(
     return run_xpaths(
         SchemaChoice(schema, root), settings, Range(first, count), out, as_json=as_json
     )
+
+
+@workload_app.command("reach-map")
+def reach_map(
+    subscriptions: Annotated[str, typer.Option(metavar="FILE", help="A sample of filters.")],
+    events: Annotated[str, typer.Option(metavar="FILE", help="A sample of events.")],
+    bits: Annotated[int, typer.Option(min=1, max=60, help="Bits of an identifier.")] = 32,
+    buckets: Annotated[
+        int, typer.Option(min=0, help="Bits for the values of what most events have; 0: one bit.")
+    ] = 0,
+    fine: Annotated[
+        bool, typer.Option("--fine", help="Let bits that are left tell halves of numbers apart.")
+    ] = False,
+    sample: Annotated[int, typer.Option(min=1, help="Events and filters that are read.")] = 10_000,
+    subscriptions_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet or arrow.")
+    ] = None,
+    events_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="jsonl, json, csv, parquet or arrow.")
+    ] = None,
+    records: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where in a JSON document the events are.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="KINDS", help="Kinds of attributes in CSV and JSON.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Choose which attribute has which bit in the overlay reach: print it for --set attributes=."""
+    from peersub.cli.reach_map_command import run_reach_map
+    from peersub.cli.simulate_inputs import SimulateOptions
+
+    files = SimulateOptions(
+        subscriptions=subscriptions,
+        events=events,
+        subscriptions_count=sample,
+        events_count=sample,
+        subscriptions_format=subscriptions_format,
+        events_format=events_format,
+        records=records,
+        schema=schema,
+    )
+    return run_reach_map(files, bits=bits, buckets=buckets, fine=fine, as_json=as_json)

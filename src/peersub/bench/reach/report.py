@@ -138,7 +138,7 @@ def _visits(result: ReachResult) -> Table:
         "Places visited per event, by what places tell of their interest",
         ("bits",),
         (
-            *("nodes", "hops", "places\nused", "fullest\nplace"),
+            *("nodes", "hops", "used", "fullest\nplace"),
             *("none", "bit", "identi-\nfiers", "filters", "floor"),
             *("filters/\nnone", "range", "floor/\nnone"),
         ),

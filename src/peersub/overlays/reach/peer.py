@@ -234,6 +234,11 @@ class ReachPeer:
             return ()
         return tuple(self.interests.waiting_for())
 
+    def state_bytes(self) -> int:
+        """Bytes of the filters that it keeps for others."""
+        copied = (copy.seat for copy in self.holdings.copies.values())
+        return sum(seat.state_bytes() for seat in (*self.holdings.seats.values(), *copied))
+
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
         return {

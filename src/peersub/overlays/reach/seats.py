@@ -116,6 +116,17 @@ class Seat:
         """The identifiers of all that is kept here."""
         return self._kept.keys()
 
+    def state_bytes(self) -> int:
+        """Bytes of the filters that are kept here, and of those that places below have told."""
+        kept = [entry.filter for entry in self.entries()]
+        told = [
+            wanted
+            for interest in self.interest.values()
+            for wanted in interest.filters
+            if wanted is not None
+        ]
+        return sum(len(wanted.to_bytes()) for wanted in (*kept, *told))
+
     @property
     def has_entries(self) -> bool:
         """Whether anything is kept here."""

@@ -8,7 +8,10 @@ from peersub.overlays.core.home import HomeSettings
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.replicas import CopyRule
 
-__all__ = ["ReachSettings"]
+__all__ = ["LINKS_MAX_MIN", "ReachSettings"]
+
+LINKS_MAX_MIN = 64
+"""Room for neighbours, up to twice as many as a place has bits, and for newcomers beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class ReachSettings:
     """Links beyond which those that nobody needs are closed, the oldest first."""
     home: HomeSettings = field(default_factory=HomeSettings)
 
+    @property
+    def nodes_max(self) -> int:
+        """Places, and so nodes, that a network can have."""
+        return 1 << self.identifier_bits
+
     def __post_init__(self) -> None:
         AttributeMap(self.identifier_bits, self.attributes)
         for name in (
@@ -71,10 +79,11 @@ class ReachSettings:
             "balance_ms",
             "beat_ms",
             "load_ms",
-            "links_max",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1")
+        if self.links_max < LINKS_MAX_MIN:
+            raise ValueError(f"links_max is at least {LINKS_MAX_MIN}, not {self.links_max}")
         if not 0 <= self.answer_share <= 1:
             raise ValueError(f"answer_share is a share from 0 to 1, not {self.answer_share}")
         for name in (
