@@ -277,6 +277,8 @@ MESSAGES: dict[str, Any] = {
     "copy-dropped": reach.CopyDropped(PLACE),
     "copy-heard": reach.CopyHeard(PLACE, 13),
     "renewal-wanted": reach.RenewalWanted(PLACE, 9),
+    "leave-asked": reach.LeaveAsked(PLACE),
+    "leave-agreed": reach.LeaveAgreed(PLACE),
     "rival-named": reach.RivalNamed("10.0.0.9:7001"),
     "interest-told": reach.InterestTold(PLACE, PLACE.sibling, reach.Interest((5, 13), 2), 6),
     "interest-told-with-filters": reach.InterestTold(

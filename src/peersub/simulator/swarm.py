@@ -305,7 +305,7 @@ class _Drawing:
                     "orders": random.choice((0, 0, 2)),
                     "renew_ms": random.choice((3_000, 15_000)),
                     "resend_ms": 5_000 if self._seed // 2 % 2 else 0,
-                    "changes_per_beat": random.choice((0, 0, 1)),
+                    "changes_per_beat": random.choice((0, 4, 1)),
                 }
                 settings |= {"push_above": 4, "load_ms": 300} if self._seed % 5 < 2 else {}
                 settings["replicas"] = self._seed // 4 % 3 if settings["orders"] else 0

@@ -208,6 +208,8 @@ MESSAGES: Final[dict[int, type]] = {
     227: reach.Handed,
     228: reach.LoadAsked,
     229: reach.LoadTold,
+    230: reach.LeaveAsked,
+    231: reach.LeaveAgreed,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

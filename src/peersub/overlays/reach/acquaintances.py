@@ -3,7 +3,9 @@
 Neighbours name others to each other. Who waits for a place asks them. Who lost a neighbour tries
 them one by one: when many crash at once, those left may have no link to each other, and each
 part would take all places for its own. As soon as one node of a part meets one of another, their
-claims are compared (`directory`), and the parts become one network.
+claims are compared (`directory`), and the parts become one network. A split may last: it goes on
+trying as long as it knows of nodes that it is not linked with, after `PROBES` tries half as often,
+and so on.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ ACQUAINTANCES_MAX = 32
 NODES_TOLD_MAX = 12
 """Nodes that are named to each new neighbour."""
 PROBES = 64
-"""Attempts to reach nodes that are known, after each loss of a neighbour."""
+"""Attempts to reach nodes that are known, after each loss of a neighbour, before they get rarer."""
+DOUBLINGS_MAX = 6
+"""How often the pause between attempts doubles."""
 
 
 class Acquaintances:
@@ -37,7 +41,7 @@ class Acquaintances:
         self._out = out
         self._probe_ms = probe_ms
         self._is_probing = False
-        self._probes_left = 0
+        self._probes = 0
 
     def learn(self, nodes: Iterable[str]) -> None:
         """Somebody has named nodes."""
@@ -56,22 +60,25 @@ class Acquaintances:
     def lost(self, node: str) -> None:
         """A node with a place is gone: whom else is there?"""
         self.learn((node,))
-        self._probes_left = PROBES
+        if self._probes >= PROBES:
+            self._is_probing = False  # The next attempt may be far off by now.
+        self._probes = 0
         self._probe_later()
 
     def probe(self) -> None:
         """Try one that there is no link to."""
         self._is_probing = False
         away = [node for node in self.nodes if node not in self._post.linked]
-        if away and self._probes_left:
-            self._probes_left -= 1
-            self._post.connect(away[self._probes_left % len(away)])
+        if away:
+            self._probes += 1
+            self._post.connect(away[-self._probes % len(away)])
             self._probe_later()
 
     def _probe_later(self) -> None:
         if not self._is_probing:
             self._is_probing = True
-            self._out.emit(SetTimer(PROBE, self._probe_ms))
+            doublings = min(self._probes // PROBES, DOUBLINGS_MAX)
+            self._out.emit(SetTimer(PROBE, self._probe_ms << doublings))
 
     def forget_all(self) -> None:
         """The node leaves, and looks for nobody."""

@@ -47,10 +47,11 @@ from peersub.overlays.reach.messages import (
     SeatTaken,
     StoreAsked,
 )
+from peersub.overlays.reach.pace import Pace
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.settings import ReachSettings
-from peersub.overlays.reach.structure import GAP_MAX, heir_rank, heirs, longer, merges, shorter
+from peersub.overlays.reach.structure import GAP_MAX, heir_rank, longer, merges, shorter
 
 __all__ = ["ENTRIES_PER_MESSAGE", "HOPS_MAX", "Copy", "Holdings"]
 
@@ -100,6 +101,7 @@ class Holdings:
         self.copies: dict[tuple[PeerId, Place], Copy] = {}
         """What others keep at their places, should they crash (`copies`); two may claim one."""
         self.leaving = False
+        self.pace = Pace(settings.changes_per_beat, settings.beat_ms)
         self.now_ms = 0
         self.changed = False
         """Whether tables must be worked out again."""
@@ -111,8 +113,6 @@ class Holdings:
         self._arriving: dict[tuple[str, Place], list[Entry]] = {}
         self._said: SeatsTold | None = None
         self._turns = 0
-        self._beat_ms = 0
-        self._changes = 0
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -287,7 +287,6 @@ class Holdings:
 
     def on_given(self, peer: PeerId, message: SeatGiven) -> None:
         """A place is this node's from now on."""
-        self._changes += 1
         entries = self._arriving.pop((peer.node, message.place), [])
         for part in missing_parts(message.place, self.seats):
             self._add(Seat(part, message.claim))
@@ -337,7 +336,7 @@ class Holdings:
     def serve_newcomer(self) -> None:
         """One change at a time: the first who wants a place gets it when this node is whole."""
         busy = self.missing or self.given or self._gifts or self.changed
-        if not self._wishes or not self.seats or busy or not self._may_change():
+        if not self._wishes or not self.seats or busy or not self.pace.allows(self.now_ms):
             return
         wish = self._wishes.pop(next(iter(self._wishes)))
         node, hops = wish.newcomer, wish.hops
@@ -345,7 +344,7 @@ class Holdings:
         if peer is not None and self.directory.holds_any(peer):
             return
         if self.leaving:
-            onward = self._staying()
+            onward = self.somebody_who_stays()
             if onward is not None:
                 self._post.send(onward, JoinAsked(node, hops + 1))
             return
@@ -355,7 +354,7 @@ class Holdings:
             turn = draw_below(len(choices), self._seed, "reach/join", node, hops, self.me.node)
             self._post.send(seat.near[choices[turn]].node, JoinAsked(node, hops + 1))
         elif len(self.seats) > 1 or seat.place.length < self.settings.identifier_bits:
-            self._changes += 1
+            self.pace.count(self.now_ms)
             self._gifts[node] = None
             self._post.connect(node)
             if peer is not None:
@@ -365,16 +364,6 @@ class Holdings:
     def has_newcomers(self) -> bool:
         """Whether somebody waits here for a place."""
         return bool(self._wishes)
-
-    def _may_change(self) -> bool:
-        """§3.3: so many joins and leaves until neighbours have said again what they hold.
-
-        Tables are told when they change, not in heartbeats, so a node that is whole has new ones.
-        The limit is for networks that grow or shrink by many at once.
-        """
-        if self.now_ms - self._beat_ms >= self.settings.beat_ms:
-            self._beat_ms, self._changes = self.now_ms, 0
-        return not self.settings.changes_per_beat or self._changes < self.settings.changes_per_beat
 
     def _give_to_newcomer(self, peer: PeerId) -> None:
         """Who was to get a place gets it, unless it says that it has one by now."""
@@ -465,14 +454,15 @@ class Holdings:
 
     def balance(self) -> None:
         """Split, merge or move one place, if this node holds several or a neighbour is too long."""
-        if self.missing or self.given or self.leaving or not self._may_change():
+        if self.missing or self.given or self.leaving or not self.pace.allows(self.now_ms):
             return
         long = [seat for seat in self.seats.values() if seat.longest > seat.place.length + GAP_MAX]
         if long:
             self._split(long[0])
         elif len(self.seats) > 1 and not self._merge_one():
             self._move_one()
-        self._changes += self.changed
+        if self.changed:
+            self.pace.count(self.now_ms)
 
     def _merge_one(self) -> bool:
         for place, seat in self.seats.items():
@@ -520,26 +510,7 @@ class Holdings:
         said = self.directory.told.get(peer)
         return max((f.longest for f in said.seats if f.place == place), default=0) if said else 0
 
-    # --- leaving -------------------------------------------------------------------------------
-
-    def leave(self) -> bool:
-        """Give all places to heirs; whether nothing is left to give."""
-        for place, seat in list(self.seats.items()):
-            node = self._heir(seat)
-            if node is None:
-                del self.seats[place]
-            else:
-                self.give(place, node)
-        return not self.seats and not self.given
-
-    def _heir(self, seat: Seat) -> str | None:
-        peers = [seat.holder_of(identifier) for identifier in heirs(seat.place)]
-        for peer in peers:
-            if peer is not None and self.takes(peer):
-                return peer.node
-        return self._staying()
-
-    def _staying(self) -> str | None:
+    def somebody_who_stays(self) -> str | None:
         """Somebody with a place who does not leave."""
         found = [peer.node for peer, _ in self.directory.facts() if self.takes(peer)]
         return min(found) if found else None

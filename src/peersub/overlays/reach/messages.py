@@ -26,6 +26,8 @@ __all__ = [
     "InterestHeard",
     "InterestTold",
     "JoinAsked",
+    "LeaveAgreed",
+    "LeaveAsked",
     "LoadAsked",
     "LoadTold",
     "NearTold",
@@ -129,6 +131,20 @@ class SeatTaken(Message):
 
     place: Place
     claim: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked(Message):
+    """The sender wants to leave, and to give the place to the receiver (§3.3)."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAgreed(Message):
+    """The receiver may leave: the sender is ready to take the place."""
+
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ from peersub.overlays.reach.deputies import Deputies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
 from peersub.overlays.reach.interest import Interests
 from peersub.overlays.reach.journeys import Journeys
+from peersub.overlays.reach.leaving import Leaving
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyEnded,
@@ -70,6 +71,8 @@ from peersub.overlays.reach.messages import (
     InterestHeard,
     InterestTold,
     JoinAsked,
+    LeaveAgreed,
+    LeaveAsked,
     LoadAsked,
     LoadTold,
     NearTold,
@@ -132,6 +135,7 @@ class ReachPeer:
         self.copies = Copies(self.holdings, self.post, self.bits)
         self.answering = Answering(self.holdings, self.interests, settings)
         self.deputies = Deputies(self.holdings, self.copies, self.post)
+        self.leaving = Leaving(self.holdings, self.post)
         self.acquaintances = Acquaintances(me, self.post, self._out, settings.probe_ms)
         self.journeys = Journeys(
             self.holdings,
@@ -306,7 +310,7 @@ class ReachPeer:
         self._leave_further()
 
     def _leave_further(self) -> None:
-        if self.holdings.leave():
+        if self.leaving.leave():
             self._settle_messages()
             self.post.close_all()
 
@@ -527,8 +531,15 @@ class ReachPeer:
                 self.acquaintances.learn(nodes)
             case EntriesGiven():
                 self.holdings.on_entries(peer, message)
-            case SeatGiven():
+            case SeatGiven(place):
+                self.leaving.on_given(peer, place)
                 self.holdings.on_given(peer, message)
+            case LeaveAsked():
+                self.leaving.on_asked(peer, message)
+            case LeaveAgreed():
+                self.leaving.on_agreed(peer, message)
+                if self._left:
+                    self.leaving.leave()
             case SeatTaken():
                 self.holdings.on_taken(peer, message)
             case _:

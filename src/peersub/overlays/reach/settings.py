@@ -56,8 +56,9 @@ class ReachSettings:
     load_ms: int = 5_000
     resend_ms: int = 5_000
     """Events sent so shortly before a link broke are sent again by another way; 0: none."""
-    changes_per_beat: int = 0
-    """Newcomers that a node serves, and places it moves, in `beat_ms` (§3.3); 0: no limit."""
+    changes_per_beat: int = 4
+    """Newcomers that a node serves, places that it moves, and nodes that leave and give theirs to
+    it, in `beat_ms` (§3.3); 0: no limit."""
     beat_ms: int = 1_000
     links_max: int = 512
     """Links beyond which those that nobody needs are closed, the oldest first."""
