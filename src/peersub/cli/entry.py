@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from typing import Any
 
 from peersub.cli.failures import ExitCode, message_of
 
@@ -46,10 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    result = _command()(args=arguments, prog_name="peersub", standalone_mode=False)
+    return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+@cache
+def _command() -> Any:
+    """The tree of all commands: it takes longer to build than most of them to run."""
+    from typer.main import get_command
+
     from peersub.cli.app import app
 
-    result = app(args=arguments, prog_name="peersub", standalone_mode=False)
-    return int(result) if isinstance(result, int) else ExitCode.DONE
+    return get_command(app)
 
 
 def _failed(error: Exception) -> int:
