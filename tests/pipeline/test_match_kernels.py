@@ -1,6 +1,7 @@
 """The kernels of the index and of matching, without Spark."""
 
 import fcntl
+import gc
 import threading
 from collections import Counter
 
@@ -282,6 +283,15 @@ def test_a_worker_that_failed_leaves_the_work_to_the_next(tmp_path, monkeypatch)
     monkeypatch.setattr(warming, "warm_up", lambda: compiled.append(1))
     warming.compile_once(str(tmp_path))
     assert compiled == [1]
+
+
+def test_what_is_loaded_when_all_is_compiled_is_not_searched_for_garbage(tmp_path, monkeypatch):
+    monkeypatch.setattr(warming, "_compiled", set())
+    monkeypatch.setattr(warming, "warm_up", lambda: None)
+    gc.unfreeze()
+    warming.compile_once(str(tmp_path))
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
 
 
 def test_without_a_place_for_the_note_workers_go_on(tmp_path, monkeypatch):

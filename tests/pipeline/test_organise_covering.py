@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from filters.xpath.xpath_strategies import filters_of, patterns
 from matching.populations import filter_text
 from peersub.filters.filter import Filter
+from peersub.pipeline.covering import CoveringSettings
 from peersub.pipeline.kernels import coverers
 from peersub.pipeline.kernels.class_bands import demanding_kernel, filter_of, write_band
 from peersub.pipeline.kernels.coverers import CoveringBounds, coverers_of, coverings_kernel
 from peersub.pipeline.kernels.witnesses import WITNESSES_MAX, indexed_form, witnesses_of
 from peersub.pipeline.schemas import COVERINGS
+from peersub.pipeline.similarity import SimilaritySettings
 from strategies import examples, filter_texts
 
 UNBOUNDED = CoveringBounds(coverers_max=10**6, proven_max=10**6, asked_max=10**6)
@@ -273,3 +275,12 @@ def test_a_band_that_is_written_anew_is_read_anew(tmp_path):
     for classes, coverings in ((first, 1), (second, 3)):
         found = coverers_of(classes, bands_of(classes, tmp_path, 10), UNBOUNDED)
         assert sum(map(len, found)) == coverings
+
+
+@pytest.mark.parametrize(
+    ("classes", "tasks", "near"),
+    [(0, 1, 1), (128, 1, 1), (129, 2, 2), (1_025, 9, 8), (2_048, 16, 8), (10**6, 16, 8)],
+)
+def test_few_classes_are_few_tasks(classes, tasks, near):
+    assert CoveringSettings.fit(classes).tasks == tasks
+    assert SimilaritySettings.fit(classes, 5).tasks == near

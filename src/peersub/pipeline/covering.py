@@ -44,6 +44,9 @@ __all__ = [
 
 COMPLETE_CLASSES_MAX: Final = 2_048
 """Classes among which all coverers of each are found, though each may cover each."""
+CLASSES_PER_TASK: Final = 128
+"""Where there are few: a task takes longer to begin than to search for fewer."""
+TASKS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class CoveringSettings:
 
     bounds: CoveringBounds = field(default_factory=CoveringBounds)
     band_classes: int = 8_192
-    tasks: int = 16
+    tasks: int = TASKS_MAX
     is_complete: bool = False
     """Whether no bound can be reached."""
     keep: Keep | None = None
@@ -71,7 +74,9 @@ class CoveringSettings:
         if classes > COMPLETE_CLASSES_MAX:
             return cls(keep=keep)
         every = max(classes, 1)
-        return cls(CoveringBounds(every, every, every), is_complete=True, keep=keep)
+        tasks = min(-(-every // CLASSES_PER_TASK), TASKS_MAX)
+        bounds = CoveringBounds(every, every, every)
+        return cls(bounds, tasks=tasks, is_complete=True, keep=keep)
 
 
 def class_bands(classes: DataFrame, folder: str, settings: CoveringSettings) -> DataFrame:

@@ -37,6 +37,9 @@ __all__ = ["SimilaritySettings", "measured_recall", "similar_of", "unmeasured_co
 
 PARTS = 32
 """Files of profiles; written by as many tasks, at most."""
+CLASSES_PER_TASK = 128
+"""Where there are few: a task takes longer to begin than to search for fewer."""
+TASKS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,14 @@ class SimilaritySettings:
 
     neighbours: int = 5
     rounds: int = 2
-    tasks: int = 8
+    tasks: int = TASKS_MAX
     keep: Keep | None = None
+
+    @classmethod
+    def fit(cls, classes: int, neighbours: int, keep: Keep | None = None) -> SimilaritySettings:
+        """For so many classes: in fewer tasks where they are few."""
+        tasks = min(-(-max(classes, 1) // CLASSES_PER_TASK), TASKS_MAX)
+        return cls(neighbours, tasks=tasks, keep=keep)
 
 
 def unmeasured_count(classes: DataFrame) -> int:

@@ -202,7 +202,7 @@ class Steps:
             search,
         )
         coverings = self._written(covered, folder / "coverings")
-        near = similarity.SimilaritySettings(neighbours=options.neighbours, keep=self._keep)
+        near = similarity.SimilaritySettings.fit(class_count, options.neighbours, self._keep)
         found = similarity.similar_of(classes, str(self.workspace.scratch("profiles")), near)
         similar = self._written(found, folder / "similar")
         counts = coverings.selectExpr(

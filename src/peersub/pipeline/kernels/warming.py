@@ -11,6 +11,7 @@ cache), workers compile side by side: slower, and correct.
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import os
 import tempfile
@@ -63,6 +64,18 @@ def compile_once(folder: str | None = None) -> None:
                 file.seek(0)
                 file.write(_READY)
     _compiled.add(str(note))
+    _stay()
+
+
+def _stay() -> None:
+    """Let what is loaded be no garbage ever.
+
+    Spark collects garbage after each task. To look through all of numba takes longer than a small
+    task does.
+    """
+    from peersub.matching import segment  # noqa: F401
+
+    gc.freeze()
 
 
 def _is_ready(note: Path) -> bool:
