@@ -1,5 +1,6 @@
 """What pytest collects from the source, and how tests that run side by side are shared out."""
 
+import gc
 from importlib.util import find_spec
 
 import pytest
@@ -11,6 +12,20 @@ _OPTIONAL = {
     "zenoh": "src/peersub/bench/network/zenoh_member.py",
 }
 collect_ignore_glob = [place for package, place in _OPTIONAL.items() if not find_spec(package)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """What is collected stays to the end, more than a million objects.
+
+    To look through them for garbage takes most of a second, each time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -72,6 +72,8 @@ def _large_networks_stay() -> Iterator[None]:
     for kept in (quiet_network, story_of, random_ring, equidistant_ring, topologies_of):
         kept.cache_clear()
     gc.collect()
+    # All that stays now is what pytest itself keeps.
+    gc.freeze()
 
 
 # --- 4.1: the graph ----------------------------------------------------------------------------
