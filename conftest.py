@@ -28,6 +28,11 @@ def pytest_collection(session):
         gc.enable()
 
 
+def pytest_unconfigure(config):
+    # Extensions complain of what nobody can let go when Python ends.
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests of one module in one process, and those of Spark all in one.

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from peersub import __version__
-from peersub.cli import app as app_module
-from peersub.cli import main
+from peersub.cli import entry, main
 from peersub.cli.network_commands import OVERLAY_HELP
 from peersub.overlays.registry import OVERLAYS
 
@@ -92,7 +91,7 @@ def failing(monkeypatch):
         def app(**_):
             raise error
 
-        monkeypatch.setattr(app_module, "app", app)
+        monkeypatch.setattr(entry, "_command", lambda: app)
 
     return fail_with
 
