@@ -127,6 +127,8 @@ def test_structure_alone_says_what_simulated_peers_do(
         quench=quenching != "none",
         summary=0 if quenching == "bit" else SUMMARY,
         summary_filters=quenching == "filters",
+        orders=0,
+        answer_share=0,
         renew_ms=0,
     )
     watcher = simulated(network, workload, settings)

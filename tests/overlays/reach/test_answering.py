@@ -58,11 +58,6 @@ def test_replicas_spare_more_visits_than_heirs_and_change_no_delivery() -> None:
     assert network.complaints() == []
 
 
-def test_replicas_need_fixed_orders() -> None:
-    with pytest.raises(ValueError, match="orders"):
-        ReachNetwork(replicas=1)
-
-
 def test_without_quenching_nobody_knows_what_is_behind_a_place() -> None:
     plain, asked = drawn(0.0, quench=False), drawn(1.0, quench=False)
     assert publish_some(plain) == publish_some(asked)

@@ -64,7 +64,7 @@ def test_an_heir_stands_in_for_a_node_that_is_gone(seed: int, quench: bool) -> N
 
 def test_without_copies_events_miss_what_was_kept_there() -> None:
     """What the tests above see is the work of the heirs."""
-    network = waiting_network(0, copies=0)
+    network = waiting_network(0, copies=0, replicas=0)
     network.crash(holder_of(network, min(network.places())))
     network.simulation.run_for(DETECTED_MS)
     assert missed(network, publish_everywhere(network)) > 0
@@ -109,7 +109,7 @@ def test_a_node_and_its_first_heir_are_gone(seed: int) -> None:
 
 def test_an_event_without_a_rendezvous_and_its_heirs_is_reported() -> None:
     """Of three nodes two are gone, and nobody has a copy: it is said of each event."""
-    network = waiting_network(1, nodes=3, copies=0)
+    network = waiting_network(1, nodes=3, copies=0, replicas=0)
     left = holder_of(network, max(network.places()))
     network.crash(*(node for node in network.nodes if node != left))
     network.simulation.run_for(DETECTED_MS)

@@ -49,7 +49,7 @@ class Crowd:
     """A network in which many nodes want one thing: the host of that has too much to do."""
 
     def __init__(self, seed: int = 3, **settings: object) -> None:
-        chosen = {"push_above": 20, "load_ms": BEAT_MS, "renew_ms": 0, **settings}
+        chosen = {"push_above": 20, "load_ms": BEAT_MS, "renew_ms": 0, "replicas": 0, **settings}
         self.network = ReachNetwork.converged(NODES, seed, **chosen)
         self.loads = Loads()
         self.network.watchers.append(self.loads)

@@ -43,7 +43,7 @@ def test_nodes_that_join_at_once_share_the_identifiers(nodes: int) -> None:
 
 @pytest.mark.parametrize(("quench", "summary"), [(False, 0), (True, 0), (True, 3), (True, 64)])
 def test_events_visit_the_subsets_and_reach_all_who_want_them(quench: bool, summary: int) -> None:
-    settings = {"quench": quench, "summary": summary}
+    settings = {"quench": quench, "summary": summary, "answer_share": 0.0}
     network = with_subscriptions(ReachNetwork.joined(11, **settings), 7, share=0.6)
     assert network.complaints() == []
     fewer = 0

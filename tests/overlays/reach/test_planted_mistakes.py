@@ -50,6 +50,8 @@ def scenario_of(seed: int) -> Scenario:
             "identifier_bits": 12,
             "attributes": "a; b; s; r.x",
             "quench": seed % 2 == 0,
+            "orders": 0,
+            "answer_share": 0.0,
         },
         phases=(
             ScenarioPhase(name="busy", steps=busy),

@@ -54,9 +54,9 @@ class Replication:
         heirs: places that have copies in any case, should the holder of a place crash.
     """
 
-    orders: int = 4
-    depth: int = 2
-    share: float = 0.8
+    orders: int = ReachSettings().orders
+    depth: int = ReachSettings().replicas
+    share: float = ReachSettings().answer_share
     heirs: int = ReachSettings().copies
 
     @property

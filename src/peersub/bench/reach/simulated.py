@@ -99,6 +99,9 @@ def simulated_loads(network: Network, replication: Replication) -> dict[str, Sim
         attributes=network.attributes,
         summary=network.summary,
         summary_filters=True,
+        orders=0,
+        replicas=0,
+        answer_share=0,
         load_ms=LOAD_MS,
         renew_ms=0,
     )

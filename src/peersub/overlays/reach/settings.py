@@ -28,7 +28,7 @@ class ReachSettings:
     """Wishes that are told of what is wanted below; 0 for the interest bit of the paper."""
     summary_filters: bool = True
     """Whether the filters are told with them: fewer events go in vain, and more bytes are told."""
-    orders: int = 0
+    orders: int = 4
     """How many orders of bits subset trees are drawn from; 0 for one of its own for each event."""
     join_ms: int = 1_000
     """How long a newcomer waits for a place before it asks again."""
@@ -46,9 +46,11 @@ class ReachSettings:
     """How often a node with several places looks for someone to give one to."""
     copies: int = 2
     """Heirs that keep what is kept at a place, should its holder crash."""
-    replicas: int = 0
-    """Places above that keep copies as well, for each of the `orders`, so as to answer (§4.4)."""
-    answer_share: float = 0.0
+    replicas: int = 2
+    """Places above that keep copies as well, for each of the `orders`, so as to answer (§4.4).
+
+    Where each event has an order of its own there are none."""
+    answer_share: float = 0.8
     """Of the events for which who has a copy may answer in place of one below it; 0 for none."""
     push_above: int = 0
     """Messages with events in `load_ms` beyond which a node lets neighbours answer for its hottest
@@ -99,8 +101,6 @@ class ReachSettings:
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is not negative")
-        if self.replicas and not self.orders:
-            raise ValueError("replicas are for few orders: set orders to at least 1")
 
     @property
     def copy_rule(self) -> CopyRule:
