@@ -249,6 +249,7 @@ class ReachPeer:
             "missing": [str(part) for part in sorted(self.holdings.missing)],
             "places": {
                 str(place): {
+                    "deputies": sorted(map(str, seat.deputies)),
                     "interested": bool(seat.wanted.identifiers),
                     "near": {str(each): str(peer) for each, peer in sorted(seat.near.items())},
                     "subscriptions": sum(1 for _ in seat.entries()),
