@@ -8,7 +8,8 @@ The law: receivers, the messages that each gets, and the deliveries are those of
 latency for all links, no faults). So are the first senders and the hops of all nodes that get one
 message of an event. Who gets several is said to have the one with the fewest hops first, and of
 equals the one that is further up; the simulator also looks at how long a host needs to dial a
-subscriber that it has had nothing to say to before.
+subscriber that it has had nothing to say to before. Deputies come of loads over time (`deputies`):
+there are none in a plan, and with `push_above` set the simulator has messages that a plan has not.
 """
 
 from __future__ import annotations
