@@ -89,3 +89,17 @@ def test_who_cannot_use_a_difference_asks_for_all() -> None:
     event = network.publish("n3", "ce")
     network.settle()
     assert network.delivered[event].total() == 1
+
+
+def test_what_changes_while_something_is_on_its_way_is_told_together() -> None:
+    one_by_one, together = at_rest(), at_rest()
+    wanted = [("n9", "ce"), ("n10", "cf"), ("n11", "cg"), ("n12", "ch"), ("n13", "cde")]
+    for node, letters in wanted:
+        one_by_one.subscribe(node, letters)
+        one_by_one.settle()
+        together.subscribe(node, letters)
+    together.settle()
+    assert together.complaints() == one_by_one.complaints() == []
+    assert together.ready.keys() == one_by_one.ready.keys()
+    told = [each.counts[InterestChanged] for each in (one_by_one, together)]
+    assert told[1] < 0.7 * told[0]

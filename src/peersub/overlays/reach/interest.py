@@ -12,6 +12,10 @@ that were cleared before stand before those that are still to be cleared (`leads
 Where all events have about the same attributes, identifiers say little. Then wishes have the
 filters with them (`summary_filters`), and only those count that match the event.
 
+What changes is told as a difference (`differences`). While a place above has not answered, nothing
+more is told it: changes of that time go together. Answers come when all above know, and going up
+never comes back, so they do come.
+
 If there are too many wishes, those of the places at which most is kept become one: its low bits, as
 many as the shortest place has (`merged`). If even these are too many, the bit is all.
 """
@@ -210,6 +214,8 @@ class Interests:
             told = seat.told.get(above)
             if holder == self._me or (told is not None and told.interest == seat.wanted):
                 continue
+            if told is not None and not told.heard:
+                continue  # What changes meanwhile is told together, when that is heard.
             self._number += 1
             seat.told[above] = Told(holder, seat.wanted, self._number)
             known = None if told is None else (told.interest, told.number)
@@ -225,8 +231,10 @@ class Interests:
                 other = self._holdings.seats.get(above)
                 if other is not None and not self.is_known_above(other):
                     return False
-            elif not (above in seat.told and seat.told[above].heard):
-                return False
+            else:
+                told = seat.told.get(above)
+                if told is None or not told.heard or told.interest != seat.wanted:
+                    return False
         return True
 
     def _answer(self) -> None:
