@@ -231,10 +231,8 @@ class Interests:
                 other = self._holdings.seats.get(above)
                 if other is not None and not self.is_known_above(other):
                     return False
-            else:
-                told = seat.told.get(above)
-                if told is None or not told.heard or told.interest != seat.wanted:
-                    return False
+            elif not (above in seat.told and seat.told[above].heard):
+                return False
         return True
 
     def _answer(self) -> None:
