@@ -80,20 +80,22 @@ class Arrivals:
             self._deliver_early(node)
             return
         link = self._links.table.get(node)
-        if link is not None and link.state is LinkState.UP and not link.early:
-            self._deliver(link, message)
-        elif link is not None and self._is_early(link):
+        if link is not None and self._is_early(link):
             link.early = [*(link.early or ()), message]
+        elif link is not None and link.state is LinkState.UP:
+            self._deliver(link, message)
         else:
             self._drop(f"{type(message).__name__} on a link that is not up", PeerId(node))
 
     def _is_early(self, link: Link) -> bool:
-        """Whether a light message may have overtaken what brings the link up here.
+        """Whether a light message may have overtaken what brings the link up here, or to peers.
 
         Who sends it has heard the greeting of this side, and has answered it.
         """
         return (
-            (link.state is LinkState.GREETING or bool(link.early))
+            not link.holders
+            and not link.shown
+            and link.state in (LinkState.GREETING, LinkState.UP)
             and link.epoch_there > 0
             and self._links.settings.acknowledge
             and len(link.early or ()) < EARLY_LIGHT_MAX

@@ -36,7 +36,7 @@ ADOPTED_EPOCH = 1
 """The epoch, within a life, of links that were set up from outside; others are later."""
 
 EARLY_LIGHT_MAX = 64
-"""Light messages that may come before the link is up here; of more, the last are dropped."""
+"""Light messages that may come before peers know of a link; of more, the last are dropped."""
 
 TUNNEL_CANDIDATES_MAX = 32
 """The most nodes that may be asked for a tunnel at once."""
@@ -128,6 +128,7 @@ class Link:
         "peer",
         "search",
         "session",
+        "shown",
         "state",
         "timer_is_set",
         "wanted",
@@ -154,6 +155,8 @@ class Link:
         """Slots whose peers wait for PeerConnected or ConnectFailed."""
         self.holders: tuple[int, ...] = ()
         """Slots whose peers know of the link, and have not given it up."""
+        self.shown = False
+        """Whether peers were told of the link since it began."""
         self.wanted = False
         """Whether the overlay wants the link, here or there; else it is the nodes' own."""
         self.wanted_told = False
@@ -167,7 +170,7 @@ class Link:
         self.held: list[Message] | None = None
         """Light messages that wait for a path."""
         self.early: list[Message] | None = None
-        """Light messages that came before the link was up here: it was up there."""
+        """Light messages that came before peers here were told of the link: those there were."""
 
     @property
     def node(self) -> str:

@@ -339,7 +339,7 @@ class Links:
             if link.state is _CLOSING and self.tunnels:
                 link.wanted = bool(link.asked)
             link.state = _GREETING
-        link.wanted_told = False
+        link.wanted_told = link.shown = False
         link.held = link.early = None
         link.attempts = 0
         link.epoch_there = epoch_there
@@ -369,6 +369,7 @@ class Links:
             link.wanted_told = True
             self._say_reliably(link, LinkWanted())
         link.holders = self._slots_for(link)
+        link.shown = True
         link.asked = ()
         self.doubts.connected(link.holders, link)
 
