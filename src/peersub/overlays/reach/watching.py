@@ -2,8 +2,9 @@
 
 `NetworkWatch` looks at all nodes after each step of one. It says
 
-- that no two nodes hold one identifier, as long as no link was ever lost without a goodbye. After
-  that two may claim a place, each for good reasons, until they hear of each other (`directory`);
+- that no two nodes hold one identifier, as long as no link was ever lost without a goodbye, and no
+  greeting had to be repeated. After that two may claim a place, each for good reasons, until they
+  hear of each other (`directory`): who waits long for a link to a neighbour takes it for gone;
 - of an event that was published while the network was *settled*, and that came to an end before
   anything changed: that its way to the host of its bits was no longer than the Hamming distance
   (§3.1); that it visited no place twice, and only places that host subsets of its bits; and all of
@@ -32,6 +33,7 @@ from peersub.overlays.core.causes import (
     Publish,
     PublishBatch,
     Received,
+    TimerFired,
 )
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
@@ -112,6 +114,8 @@ class NetworkWatch:
             if isinstance(effect, Send):
                 for message in effect.messages:
                     self._sent(effect.peer.node, message)
+                    if isinstance(cause, TimerFired) and isinstance(message, Hello):
+                        self._any_lost = True
         for event in touched:
             complaints += self._judge(event, peer)
         return complaints
