@@ -96,6 +96,7 @@ from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.registrations import Registrations
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.settings import ReachSettings
+from peersub.overlays.reach.soundness import Soundness
 
 __all__ = ["ReachPeer"]
 
@@ -121,6 +122,7 @@ class ReachPeer:
         self.settings = settings
         self.seed = seed
         self.bits = AttributeMap(settings.identifier_bits, settings.attributes)
+        self._soundness = Soundness(settings.identifier_bits)
         self._out = Outbox()
         self.home = Home(settings.home, self._out.emit)
         self.post = Post(me, self._out, settings.links_max)
@@ -166,7 +168,11 @@ class ReachPeer:
         match cause:
             case Received(peer, messages):
                 for message in messages:
-                    self._on_message(peer, message)
+                    if self._soundness.holds(message):
+                        self._on_message(peer, message)
+                    else:
+                        reason = f"a {type(message).__name__} that does not fit the network"
+                        self._out.emit(Drop(reason, None, peer))
             case Publish(publications):
                 for publication in publications:
                     self._publish(publication)

@@ -102,8 +102,10 @@ class Registrations:
             self._ready(name)
 
     def remove(self, name: str) -> None:
-        """A subscription has ended."""
-        known = self._wanted.pop(name)
+        """A subscription has ended; all have, once the node leaves."""
+        known = self._wanted.pop(name, None)
+        if known is None:
+            return
         for identifier in known.stored:
             self._ending[name, identifier] = known.number
             self._withdraw(name, identifier)
