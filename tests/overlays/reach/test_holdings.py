@@ -6,10 +6,21 @@ from overlays.reach.reach_network import ReachNetwork
 from overlays.reach.test_peer import assert_all_get_what_they_want, with_subscriptions
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import PeerConnected, PeerLost, Received, Start, Subscribe
+from peersub.overlays.core.effects import Drop, Send
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.identifiers import EMPTY_PLACE, Place
 from peersub.overlays.reach.invariants import global_gap
-from peersub.overlays.reach.messages import CopyDropped, CopyTold, Entry, SeatFact, SeatsTold
+from peersub.overlays.reach.messages import (
+    CopyDropped,
+    CopyTold,
+    Entry,
+    JoinAsked,
+    SeatFact,
+    SeatsTold,
+    SeatTaken,
+    Spread,
+)
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.settings import ReachSettings
 
@@ -92,3 +103,22 @@ def test_an_heir_does_not_take_old_copies_for_forgotten_subscriptions() -> None:
         network.settle()
         assert network.complaints() == []
     assert_all_get_what_they_want(network)
+
+
+def test_an_event_for_a_place_follows_the_half_that_was_given_away_and_taken() -> None:
+    """The sender is further away than the newcomer, and has not heard of the split."""
+    peer, newcomer = lone_peer(), PeerId("n3", 0)
+    meet(peer, OTHER, SeatFact(Place(1, 0), 9, 1))
+    peer.handle(Received(OTHER, (JoinAsked("n3", 1),)), 2)
+    meet(peer, newcomer)
+    (half,), claim = peer.holdings.given, peer.holdings.given[Place(2, 0b11)].seat.claim
+    taken = SeatTaken(half, claim), SeatsTold((SeatFact(half, claim, 2),))
+    peer.handle(Received(newcomer, taken), 3)
+    event = Publication("e", {"a": 1, "b": 1})
+    effects = peer.handle(Received(OTHER, (Spread(event, 0b11, Place(1, 1), 1),)), 4)
+    sent = [effect for effect in effects if isinstance(effect, Send)]
+    assert [(each.peer, each.messages) for each in sent] == [
+        (newcomer, (Spread(event, 0b11, half, 2),))
+    ]
+    effects = peer.handle(Received(OTHER, (Spread(event, 0b11, Place(8, 0b10), 1),)), 5)
+    assert not any(isinstance(effect, Drop) for effect in effects), "a neighbour has it"

@@ -35,6 +35,7 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.answering import Answering
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.deputies import Deputies
+from peersub.overlays.reach.directory import claim_key
 from peersub.overlays.reach.holdings import HOPS_MAX, Copy, Holdings
 from peersub.overlays.reach.identifiers import (
     Order,
@@ -225,6 +226,28 @@ class Journeys:
             reached = place.overlaps(message.place) and is_visited(place, bits)
             if reached and hops < HOPS_MAX:
                 self._send(given.node, replace(message, place=place, hops=hops + 1))
+        self._send_after(message)
+
+    def _send_after(self, message: Spread) -> None:
+        """To who has parts of a place by now that this node has given away, and knows to be taken.
+
+        The sender may hear later of that than this node does.
+        """
+        holdings = self._holdings
+        covered = [*holdings.seats, *holdings.given]
+        facts = [
+            each for each in holdings.directory.facts() if each[1].place.overlaps(message.place)
+        ]
+        for peer, fact in sorted(
+            facts, key=lambda each: claim_key(each[1].claim, each[0]), reverse=True
+        ):
+            if not any(map(fact.place.overlaps, covered)):
+                covered.append(fact.place)
+                if is_visited(fact.place, message.bits) and message.hops < DETOUR_HOPS_MAX:
+                    onward = replace(message, place=fact.place, hops=message.hops + 1)
+                    self._send(peer.node, onward)
+        if not any(map(message.place.overlaps, covered)):
+            self._out.emit(Drop("the place is held by somebody else", message.publication.id))
 
     # --- deputies ------------------------------------------------------------------------------
 
