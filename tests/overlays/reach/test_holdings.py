@@ -122,3 +122,11 @@ def test_an_event_for_a_place_follows_the_half_that_was_given_away_and_taken() -
     ]
     effects = peer.handle(Received(OTHER, (Spread(event, 0b11, Place(8, 0b10), 1),)), 5)
     assert not any(isinstance(effect, Drop) for effect in effects), "a neighbour has it"
+
+
+def test_nodes_agree_on_how_often_subscriptions_are_renewed() -> None:
+    """A host would forget a subscription whose node renews it more seldom."""
+    said = [
+        ReachPeer(OTHER, ReachSettings(renew_ms=each), 1).shared_settings() for each in (0, 15_000)
+    ]
+    assert said[0] != said[1]

@@ -208,12 +208,16 @@ class ReachPeer:
         return b""
 
     def shared_settings(self) -> Mapping[str, str]:
-        """What bits stand for, and in which order they are cleared: all must agree."""
+        """What bits stand for, in which order they are cleared, and when what is kept gets old.
+
+        All must agree: a host forgets who renews more seldom than it expects.
+        """
         return {
             "attributes": self.settings.attributes,
             "identifier_bits": str(self.settings.identifier_bits),
             "orders": str(self.settings.orders),
             "quench": str(self.settings.quench).lower(),
+            "renew_ms": str(self.settings.renew_ms),
         }
 
     def links(self) -> Iterable[PeerId]:
