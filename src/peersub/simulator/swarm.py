@@ -299,12 +299,12 @@ class _Drawing:
                         ("", "a; b; s; r.x", "a: 2, 5, 12; s # 3; b", "r.x; b # 2; a: 3, 8")
                     ),
                     "quench": random.random() < 0.7,
-                    "summary": random.choice((0, 2, 64)),
-                    "summary_filters": self._seed % 3 == 0,
+                    "summary": random.choice((0, 2, 96)),
+                    "summary_filters": self._seed % 3 != 0,
                     "answer_share": 0.8 if self._seed % 2 else 0.0,
-                    "orders": random.choice((0, 0, 2)),
+                    "orders": random.choice((0, 2, 4)),
                     "renew_ms": random.choice((3_000, 15_000)),
-                    "resend_ms": 5_000 if self._seed // 2 % 2 else 0,
+                    "resend_ms": 5_000 if self._seed // 2 % 4 else 0,
                     "changes_per_beat": random.choice((0, 4, 1)),
                 }
                 settings |= {"push_above": 4, "load_ms": 300} if self._seed % 5 < 2 else {}
