@@ -30,7 +30,7 @@ def test_the_swarm_draws_what_decides_on_visits():
     settings = [swarm_scenario(seed, "reach").settings for seed in range(70_000, 70_060)]
     for name, values in {
         "quench": {True, False},
-        "summary": {0, 2, 64},
+        "summary": {0, 2, 96},
         "summary_filters": {True, False},
         "answer_share": {0.0, 0.8},
         "resend_ms": {0, 5_000},
