@@ -14,9 +14,11 @@ from peersub.overlays.reach.invariants import global_gap
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyTold,
+    EntriesGiven,
     Entry,
     JoinAsked,
     SeatFact,
+    SeatGiven,
     SeatsTold,
     SeatTaken,
     Spread,
@@ -130,3 +132,15 @@ def test_nodes_agree_on_how_often_subscriptions_are_renewed() -> None:
         ReachPeer(OTHER, ReachSettings(renew_ms=each), 1).shared_settings() for each in (0, 15_000)
     ]
     assert said[0] != said[1]
+
+
+def test_what_comes_with_a_place_that_is_held_already_is_copied_and_told() -> None:
+    """Who has a copy may answer for the place, and would not know of it."""
+    peer, place = lone_peer(), Place(1, 1)
+    meet(peer, OTHER, SeatFact(Place(1, 0), 9, 1))
+    assert list(peer.holdings.seats) == [place]
+    entry = Entry(1, RIVAL, "s1", Filter("a > 0"), 1)
+    given = EntriesGiven(place, (entry,)), SeatGiven(place, 9, ())
+    effects = peer.handle(Received(OTHER, given), 2)
+    sent = [each for effect in effects if isinstance(effect, Send) for each in effect.messages]
+    assert [each.entries for each in sent if isinstance(each, CopyTold)] == [(entry,)]

@@ -294,6 +294,8 @@ class Holdings:
             seat = self.seat_of(entry.identifier)
             if seat is not None:
                 seat.store(entry, self._bits, self.now_ms)
+                seat.copied.clear()  # Who has copies of what was held already gets all again.
+                self.changed = True
         self._post.send(peer.node, SeatTaken(message.place, message.claim))
         for node in message.near:
             self._post.connect(node)
