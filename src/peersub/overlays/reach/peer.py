@@ -335,7 +335,7 @@ class ReachPeer:
         for peer in self.post.close_unneeded(self._is_needed):
             self.holdings.on_lost(peer)
             self.journeys.forget(peer.node)
-        if self._has_duties() and not self._ticking:
+        if not self._ticking and self._has_duties():
             self._ticking = True
             self._out.emit(SetTimer(_TICK, self.settings.find_ms))
 

@@ -54,15 +54,15 @@ class Registrations:
         self._route = route
         self._emit = emit
         self._wanted: dict[str, _Registration] = {}
+        self._open: dict[tuple[str, int], None] = {}
+        """What is not confirmed, by name and identifier."""
         self._ending: dict[tuple[str, int], int] = {}
         self._numbers = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether something is not confirmed."""
-        return bool(self._ending) or any(
-            not all(each.stored.values()) for each in self._wanted.values()
-        )
+        """Whether something is not confirmed; asked after every cause, so nothing is walked."""
+        return bool(self._ending or self._open)
 
     def pending(self, name: str) -> list[int]:
         """The identifiers of a subscription whose hosts have not confirmed."""
@@ -75,11 +75,14 @@ class Registrations:
 
     def add(self, name: str, wanted: Filter, now_ms: int) -> None:
         """A subscription begins."""
+        for identifier in self.pending(name):
+            del self._open[name, identifier]
         self._numbers += 1
         stored = dict.fromkeys(self._bits.identifiers(wanted), False)
         self._wanted[name] = _Registration(wanted, self._numbers, stored, now_ms)
         for identifier in stored:
             self._ending.pop((name, identifier), None)
+            self._open[name, identifier] = None
             self._ask(name, identifier)
 
     def install(self, subscriptions: Mapping[str, Filter]) -> list[Entry]:
@@ -107,6 +110,7 @@ class Registrations:
         if known is None:
             return
         for identifier in known.stored:
+            self._open.pop((name, identifier), None)
             self._ending[name, identifier] = known.number
             self._withdraw(name, identifier)
         while len(self._ending) > ENDING_MAX:
@@ -114,10 +118,9 @@ class Registrations:
 
     def ask_again(self, *, all_of_them: bool = False) -> None:
         """Repeat what is not confirmed, or everything."""
-        for name, known in self._wanted.items():
-            for identifier, done in known.stored.items():
-                if all_of_them or not done:
-                    self._ask(name, identifier)
+        every = ((name, each) for name, known in self._wanted.items() for each in known.stored)
+        for name, identifier in list(every if all_of_them else self._open):
+            self._ask(name, identifier)
         for name, identifier in self._ending:
             self._withdraw(name, identifier)
 
@@ -127,6 +130,7 @@ class Registrations:
             for identifier in known.stored:
                 if place.hosts(identifier):
                     known.stored[identifier] = False
+                    self._open[name, identifier] = None
                     self._ask(name, identifier)
 
     def _entry(self, name: str, identifier: int) -> Entry:
@@ -147,6 +151,7 @@ class Registrations:
             return
         if message.identifier in known.stored:
             known.stored[message.identifier] = True
+            self._open.pop((message.name, message.identifier), None)
             self._ready(message.name)
 
     def on_unstored(self, message: Unstored) -> None:
