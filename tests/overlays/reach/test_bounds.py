@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import sys
+from typing import TypeVar
+
+import pytest
 
 from overlays.reach.reach_network import bits_of
 from overlays.reach.test_holdings import OTHER, lone_peer, meet
 from peersub.filters.filter import Filter
-from peersub.overlays.core.causes import Received
+from peersub.overlays.core.causes import (
+    PeerLost,
+    Publish,
+    Received,
+    Timer,
+    TimerFired,
+)
+from peersub.overlays.core.effects import Connect, Drop, Effect, Send
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
+from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.reach import holdings, journeys, post
 from peersub.overlays.reach.identifiers import Place
-from peersub.overlays.reach.messages import LoadAsked, RenewalWanted, SeatFact, Stored
+from peersub.overlays.reach.messages import (
+    Detour,
+    EntriesGiven,
+    Entry,
+    LeaveAgreed,
+    LoadAsked,
+    Rendezvous,
+    RenewalWanted,
+    SeatFact,
+    SeatGiven,
+    SeatsTold,
+    Stored,
+)
 from peersub.overlays.reach.peer import ReachPeer
+from peersub.overlays.reach.post import Post
+from peersub.overlays.reach.seats import Seat
+
+M = TypeVar("M", bound=Message)
 
 
 def calls_of(peer: ReachPeer, now_ms: int = 2) -> int:
@@ -52,3 +83,129 @@ def test_what_is_not_confirmed_is_open_until_it_is() -> None:
     assert not registrations.is_open
     registrations.remove("s0")
     assert registrations.is_open, "it is withdrawn"
+
+
+# --- what others send ----------------------------------------------------------------------------
+
+
+def sent_in(effects: list[Effect], kind: type[M]) -> list[M]:
+    return [
+        message
+        for effect in effects
+        if isinstance(effect, Send)
+        for message in effect.messages
+        if isinstance(message, kind)
+    ]
+
+
+def entry(number: int) -> Entry:
+    return Entry(1, OTHER, f"s{number}", Filter("a > 0"), number)
+
+
+def test_of_places_that_a_peer_never_gives_the_last_one_is_kept() -> None:
+    peer = lone_peer()
+    meet(peer, OTHER, SeatFact(Place(1, 0), 9, 1))
+    for length in range(1, 8):
+        given = EntriesGiven(Place(length, 1), (entry(length),))
+        peer.handle(Received(OTHER, (given,)), 2)
+    assert [each.place for each in peer.holdings._arriving.values()] == [Place(7, 1)]
+    peer.handle(PeerLost(OTHER, "gone"), 3)
+    assert not peer.holdings._arriving
+
+
+def test_what_is_too_much_of_a_place_that_comes_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holdings, "ARRIVING_MAX", 3)
+    for count in (3, 4):
+        peer = lone_peer()
+        meet(peer, OTHER, SeatFact(Place(1, 0), 9, 1))
+        given = [EntriesGiven(Place(1, 1), (entry(each),)) for each in range(count)]
+        effects = peer.handle(Received(OTHER, (*given, SeatGiven(Place(1, 1), 9, ()))), 2)
+        kept = peer.holdings.seats[Place(1, 1)].entries()
+        assert [each.name for each in kept] == ["s0", "s1", "s2"]
+        assert bool(sent_in(effects, RenewalWanted)) == (count > 3)
+
+
+def test_who_stays_keeps_no_agreements_to_leave() -> None:
+    peer = lone_peer()
+    meet(peer, OTHER, SeatFact(Place(1, 0), 9, 1))
+    for length in range(1, 8):
+        peer.handle(Received(OTHER, (LeaveAgreed(Place(length, 1)),)), 2)
+    assert not peer.leaving._agreed
+
+
+def test_numbers_of_what_was_told_go_with_the_neighbours() -> None:
+    seat = Seat(Place(1, 1), 1)
+    for length in range(1, 8):
+        seat.set_near({Place(length, 0): OTHER})
+        seat.interest_numbers[Place(length, 0)] = 1
+    assert list(seat.interest_numbers) == [Place(7, 0)]
+
+
+def test_links_that_are_waited_for_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "ADDRESSEES_MAX", 2)
+    out = Outbox()
+    letters = Post(OTHER, out, 64)
+    for node in "abc":
+        letters.send(node, LoadAsked())
+    effects = out.take()
+    assert [each.node for each in effects if isinstance(each, Connect)] == ["a", "b", "c"]
+    assert len([each for each in effects if isinstance(each, Drop)]) == 1
+    for node in "ac":
+        letters.connected(PeerId(node, 0), SeatsTold(()))
+    sent = [each.peer.node for each in out.take() if isinstance(each, Send) if each.messages[1:]]
+    assert sent == ["c"]
+
+
+# --- events that may have to go again ------------------------------------------------------------
+
+
+def sending_peer(nodes: int) -> ReachPeer:
+    """It publishes events for places of others: `sent_by`."""
+    peer = lone_peer()
+    for number in range(nodes):
+        other = PeerId(f"o{number}", 0)
+        meet(peer, other, SeatFact(Place(number + 1, 1 << number), 9, 8))
+    return peer
+
+
+def publish(peer: ReachPeer, event: str, place: int, now_ms: int) -> None:
+    letters = "abc"[place : place + 1]
+    peer.handle(Publish((Publication(event, dict.fromkeys(letters, 1)),)), now_ms)
+
+
+def events_in(effects: list[Effect]) -> list[str | None]:
+    """Events that go another way, or are given up."""
+    sent = [
+        each.publication.id for each in (*sent_in(effects, Rendezvous), *sent_in(effects, Detour))
+    ]
+    return [*sent, *(each.event_id for each in effects if isinstance(each, Drop))]
+
+
+@pytest.mark.parametrize("bound", [2, 3])
+def test_events_that_may_go_again_are_few_in_all(
+    bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journeys, "SENT_KEPT_OF_ALL_MAX", bound)
+    peer = sending_peer(3)
+    for number in range(3):
+        publish(peer, f"e{number}", number, 10)
+    again = [
+        event
+        for number in range(3)
+        for event in events_in(peer.handle(PeerLost(PeerId(f"o{number}", 0), "crash"), 11))
+    ]
+    assert {f"e{number}" for number in range(3 - bound, 3)} == set(again)
+
+
+@pytest.mark.parametrize("timer", ["reach/tick", "reach/renew"])
+def test_events_that_have_arrived_are_forgotten_when_none_follow(timer: str) -> None:
+    peer = sending_peer(3)
+    for number in range(3):
+        publish(peer, f"e{number}", number, 10 + number)
+    due_ms = 12 + peer.settings.resend_ms
+    peer.handle(TimerFired(Timer(timer)), due_ms)
+    assert list(peer.journeys._sent) == ["o2"]
+    peer.handle(TimerFired(Timer(timer)), due_ms + 1)
+    assert not peer.journeys._sent

@@ -60,6 +60,8 @@ HOPS_MAX = 256
 """Longer than any way: what has gone so far goes in circles."""
 WISHES_MAX = 64
 """Newcomers that wait here until a change is over; others ask again, here or elsewhere."""
+ARRIVING_MAX = 131_072
+"""Subscriptions of a place that is about to come; their nodes are asked for those beyond."""
 NEAR_TOLD_MAX = 256
 """Nodes next to a place that is given that its new holder is told of."""
 
@@ -72,6 +74,16 @@ class _Given:
     seat: Seat
     in_doubt: bool = False
     """Whether the link broke meanwhile: what the node says next decides."""
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """What is kept at a place that a peer is about to give."""
+
+    place: Place
+    entries: list[Entry]
+    is_cut: bool = False
+    """Whether there were more than fit."""
 
 
 @dataclass(slots=True)
@@ -110,7 +122,8 @@ class Holdings:
         self._post = post
         self._gifts: dict[str, None] = {}
         self._wishes: dict[str, JoinAsked] = {}
-        self._arriving: dict[tuple[str, Place], list[Entry]] = {}
+        self._arriving: dict[str, _Arriving] = {}
+        """By the node that gives: it names one place after the other (`give`)."""
         self._said: SeatsTold | None = None
         self._turns = 0
 
@@ -174,8 +187,7 @@ class Holdings:
         for copy in self.copies.values():
             if copy.owner == peer:
                 copy.is_begun = copy.is_whole = False
-        for key in [each for each in self._arriving if each[0] == peer.node]:
-            del self._arriving[key]
+        self._arriving.pop(peer.node, None)
         for given in self.given.values():
             if given.node == peer.node:
                 given.in_doubt = True
@@ -283,14 +295,23 @@ class Holdings:
 
     def on_entries(self, peer: PeerId, message: EntriesGiven) -> None:
         """Subscriptions of a place that is about to come."""
-        self._arriving.setdefault((peer.node, message.place), []).extend(message.entries)
+        arriving = self._arriving.get(peer.node)
+        if arriving is None or arriving.place != message.place:
+            arriving = self._arriving[peer.node] = _Arriving(message.place, [])
+        room = ARRIVING_MAX - len(arriving.entries)
+        arriving.entries += message.entries[:room]
+        arriving.is_cut |= len(message.entries) > room
 
     def on_given(self, peer: PeerId, message: SeatGiven) -> None:
         """A place is this node's from now on."""
-        entries = self._arriving.pop((peer.node, message.place), [])
+        arriving = self._arriving.pop(peer.node, None)
+        if arriving is None or arriving.place != message.place:
+            arriving = _Arriving(message.place, [])
         for part in missing_parts(message.place, self.seats):
             self._add(Seat(part, message.claim))
-        for entry in entries:
+        if arriving.is_cut:
+            self._post.send(self.me.node, RenewalWanted(message.place, message.claim))
+        for entry in arriving.entries:
             seat = self.seat_of(entry.identifier)
             if seat is not None:
                 seat.store(entry, self._bits, self.now_ms)

@@ -52,10 +52,18 @@ from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.overlays.reach.structure import heirs
 
-__all__ = ["DETOUR_HOPS_MAX", "HEIRS_TRIED_MAX", "SENT_KEPT_MAX", "Journeys"]
+__all__ = [
+    "DETOUR_HOPS_MAX",
+    "HEIRS_TRIED_MAX",
+    "SENT_KEPT_MAX",
+    "SENT_KEPT_OF_ALL_MAX",
+    "Journeys",
+]
 
 SENT_KEPT_MAX = 64
 """Events that were sent to a node last, and that are sent again if it is lost."""
+SENT_KEPT_OF_ALL_MAX = 4_096
+"""Of all nodes together; those of nodes that nothing was sent to since are given up first."""
 HEIRS_TRIED_MAX = 6
 """Heirs of a place that are tried for an event: more than keep copies."""
 DETOUR_HOPS_MAX = 64
@@ -100,6 +108,8 @@ class Journeys:
         self._out = out
         self._take_home = take_home
         self._sent: dict[str, deque[tuple[int, Kept]]] = {}
+        """By node, those that something was sent to least recently first."""
+        self._sent_count = 0
         self._lost: list[Kept] = []
 
     def begin(self, publication: Publication) -> None:
@@ -371,14 +381,37 @@ class Journeys:
         self._post.send(node, message)
         if not self._settings.resend_ms:
             return
-        kept = self._sent.setdefault(node, deque(maxlen=SENT_KEPT_MAX))
+        kept = self._sent.pop(node, None) or deque()
+        self._sent[node] = kept
         kept.append((self.now_ms, message))
-        while kept[0][0] < self.now_ms - self._settings.resend_ms:
+        self._sent_count += 1
+        if len(kept) > SENT_KEPT_MAX:
             kept.popleft()
+            self._sent_count -= 1
+        self._forget_old(kept)
+        while self._sent_count > SENT_KEPT_OF_ALL_MAX:
+            self.forget(next(iter(self._sent)))
+
+    def _forget_old(self, kept: deque[tuple[int, Kept]]) -> None:
+        while kept and kept[0][0] < self.now_ms - self._settings.resend_ms:
+            kept.popleft()
+            self._sent_count -= 1
+
+    def forget_old(self) -> None:
+        """What was sent so long ago has arrived, and perhaps nothing follows that pushes it out."""
+        for node, kept in list(self._sent.items()):
+            self._forget_old(kept)
+            if not kept:
+                del self._sent[node]
+
+    def _take_sent(self, node: str) -> Iterable[tuple[int, Kept]]:
+        kept = self._sent.pop(node, ())
+        self._sent_count -= len(kept)
+        return kept
 
     def lost(self, node: str) -> None:
         """A node cannot be reached: what was just sent there goes another way, in due time."""
-        for at_ms, message in self._sent.pop(node, ()):
+        for at_ms, message in self._take_sent(node):
             late_ms = self.now_ms - at_ms
             if late_ms <= self._settings.resend_ms:
                 self._lost.append(replace(message, age_ms=message.age_ms + late_ms))
@@ -399,4 +432,4 @@ class Journeys:
 
     def forget(self, node: str) -> None:
         """The link to a node was closed on purpose, after all had arrived."""
-        self._sent.pop(node, None)
+        self._take_sent(node)

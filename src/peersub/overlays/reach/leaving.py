@@ -34,6 +34,7 @@ class Leaving:
         self._post = post
         self._since_ms: int | None = None
         self._agreed: dict[Place, str] = {}
+        """Heirs that are ready to take own places; nobody else's."""
         self._expected: dict[tuple[str, Place], None] = {}
 
     # --- who leaves ----------------------------------------------------------------------------
@@ -44,6 +45,7 @@ class Leaving:
         if self._since_ms is None:
             self._since_ms = holdings.now_ms
         waits = holdings.pace.is_limited and holdings.now_ms - self._since_ms < LEAVE_WAIT_MS
+        self._agreed = {each: by for each, by in self._agreed.items() if each in holdings.seats}
         for place, seat in list(holdings.seats.items()):
             node = self._heir(seat)
             if node is None:
@@ -56,7 +58,8 @@ class Leaving:
 
     def on_agreed(self, peer: PeerId, message: LeaveAgreed) -> None:
         """An heir is ready to take a place."""
-        self._agreed[message.place] = peer.node
+        if self._holdings.leaving and message.place in self._holdings.seats:
+            self._agreed[message.place] = peer.node
 
     def _heir(self, seat: Seat) -> str | None:
         peers = [seat.holder_of(identifier) for identifier in heirs(seat.place)]

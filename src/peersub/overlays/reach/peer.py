@@ -385,6 +385,7 @@ class ReachPeer:
 
     def _tick(self) -> None:
         settings = self.settings
+        self.journeys.forget_old()
         if self._left:
             self._leave_further()
             return
@@ -414,6 +415,7 @@ class ReachPeer:
     def _renew(self) -> None:
         if self._left:
             return
+        self.journeys.forget_old()
         self.registrations.ask_again(all_of_them=True)
         oldest_ms = self._now_ms - RENEWALS_MISSED * self.settings.renew_ms
         for seat in self.holdings.seats.values():

@@ -17,10 +17,12 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 
-__all__ = ["LETTERS_MAX", "Post"]
+__all__ = ["ADDRESSEES_MAX", "LETTERS_MAX", "Post"]
 
 LETTERS_MAX = 256
 """Messages that wait for a link to one node; more are dropped."""
+ADDRESSEES_MAX = 4_096
+"""Nodes to which links are being made; what waits for the first of them is dropped beyond."""
 
 
 class Post:
@@ -39,6 +41,9 @@ class Post:
         """There is to be a link."""
         if node != self._me.node and node not in self.linked and node not in self._letters:
             self._letters[node] = []
+            if len(self._letters) > ADDRESSEES_MAX:
+                for _ in self._letters.pop(next(iter(self._letters))):
+                    self._out.emit(Drop("too many links are waited for"))
             self._out.emit(Connect(node))
 
     def send(self, node: str, message: Message) -> None:

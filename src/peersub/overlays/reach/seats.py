@@ -265,6 +265,8 @@ class Seat:
             self.orphaned[place] = self.interest.pop(place)
         for place in [each for each in self.orphaned if not self._misses(each)]:
             del self.orphaned[place]
+        for place in [each for each in self.interest_numbers if each not in near]:
+            del self.interest_numbers[place]
         for place in [each for each in self.told if near.get(each) != self.told[each].holder]:
             del self.told[place]
         self.near = near
