@@ -1,6 +1,7 @@
 """Differences of interest: they say as much as all of it, and who cannot use one asks for all."""
 
 from collections import Counter
+from itertools import combinations
 from typing import Any
 
 from hypothesis import given
@@ -93,7 +94,10 @@ def test_who_cannot_use_a_difference_asks_for_all() -> None:
 
 def test_what_changes_while_something_is_on_its_way_is_told_together() -> None:
     one_by_one, together = at_rest(), at_rest()
-    wanted = [("n9", "ce"), ("n10", "cf"), ("n11", "cg"), ("n12", "ch"), ("n13", "cde")]
+    # So that many come to the same places, and no two are the same.
+    wanted = [
+        (f"n{number}", f"c{one}{two}") for number, (one, two) in enumerate(combinations("defgh", 2))
+    ]
     for node, letters in wanted:
         one_by_one.subscribe(node, letters)
         one_by_one.settle()
@@ -103,3 +107,23 @@ def test_what_changes_while_something_is_on_its_way_is_told_together() -> None:
     assert together.ready.keys() == one_by_one.ready.keys()
     told = [each.counts[InterestChanged] for each in (one_by_one, together)]
     assert told[1] < 0.7 * told[0]
+
+
+def test_subscriptions_become_ready_while_others_begin_and_end_all_the_time() -> None:
+    """Each waits for what was told when it began, not for what was told since."""
+    letters, every_ms, kept = "abcdefgh", 10, 40
+    network = ReachNetwork.converged(12)
+    live: list[str] = []
+    for number in range(200):
+        start = number * 5 % 7
+        live.append(network.subscribe(f"n{number % 12}", letters[start : start + 1 + number % 3]))
+        if len(live) > kept:
+            assert live[0] in network.ready, f"after {kept * every_ms} ms"
+            network.unsubscribe(live.pop(0))
+        network.simulation.run_for(every_ms)
+    waiting = [len(seat.waiting) for peer in network.peers for seat in peer.holdings.seats.values()]
+    assert 0 < max(waiting) < kept
+    network.settle()
+    assert network.complaints() == []
+    assert {*live} <= {*network.ready}
+    assert not any(seat.waiting for peer in network.peers for seat in peer.holdings.seats.values())

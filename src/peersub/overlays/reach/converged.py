@@ -80,7 +80,7 @@ def _spread_interest(seats: Mapping[Place, Seat], holder: Mapping[Place, ReachPe
         seat.wanted = peer.interests.wanted(seat)
         for above in seat.above():
             seats[above].interest[place] = seat.wanted
-            seat.told[above] = Told(holder[above].me, seat.wanted, 0, heard=True)
+            seat.told[above] = Told(holder[above].me, seat.wanted, 0)
             unheard[above] -= 1
             if not unheard[above]:
                 ahead.append(above)

@@ -104,7 +104,7 @@ class Copies:
             follows = place + 1 < len(chunks)
             told = CopyTold(seat.place, seat.claim, not place, chunk, self._number, follows)
             self._post.send(peer.node, told)
-        seat.copied[peer] = Copied(self._number)
+        seat.copied[peer] = Copied(self._number, self._number)
 
     def stored(self, seat: Seat, entry: Entry) -> None:
         """Something new is kept at an own place."""

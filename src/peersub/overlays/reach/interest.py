@@ -22,7 +22,7 @@ many as the shortest place has (`merged`). If even these are too many, the bit i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
@@ -45,9 +45,14 @@ from peersub.overlays.reach.messages import (
     InterestTold,
 )
 from peersub.overlays.reach.post import Post
-from peersub.overlays.reach.seats import NOTHING, Seat, Told
+from peersub.overlays.reach.seats import NOTHING, Needs, Seat, Told
 
 __all__ = ["SOMETHING", "Interests", "Wish", "leads_to", "merged", "own_wishes", "wishes_of"]
+
+TELLINGS_MAX = 2
+"""Tellings to a place above that it has not answered: what changes then is told together.
+
+With one alone, what waits at each of many places above each other would wait for two answers."""
 
 SOMETHING = Interest((0,), 0)
 """All that the interest bit of the paper says; also of those that have said nothing yet."""
@@ -169,6 +174,8 @@ class Interests:
         self._number = 0
         self.changed = False
         """Whether interest must be worked out again."""
+        self.heard = False
+        """Whether something may be told or answered that had to wait."""
 
     def wants(
         self, seat: Seat, below: Place, event: int, order: Order, publication: Publication
@@ -197,11 +204,11 @@ class Interests:
 
     def review(self) -> None:
         """Work out all interest, tell what has changed, and answer what waited for that."""
-        self.changed = False
+        changed, self.changed, self.heard = self.changed, False, False
         if self._quench:
             seats = self._holdings.seats
             # Own places may lie below each other: as often as there are places is enough.
-            for _ in seats:
+            for _ in seats if changed else ():
                 for seat in seats.values():
                     seat.wanted = self.wanted(seat)
             for seat in seats.values():
@@ -214,32 +221,59 @@ class Interests:
             told = seat.told.get(above)
             if holder == self._me or (told is not None and told.interest == seat.wanted):
                 continue
-            if told is not None and not told.heard:
-                continue  # What changes meanwhile is told together, when that is heard.
+            if told is not None and len(told.unheard) >= TELLINGS_MAX:
+                continue  # What changes meanwhile is told together, when one of these is heard.
             self._number += 1
-            seat.told[above] = Told(holder, seat.wanted, self._number)
             known = None if told is None else (told.interest, told.number)
+            if told is None:
+                told = seat.told[above] = Told(holder, seat.wanted, self._number)
+            told.interest, told.number = seat.wanted, self._number
+            told.unheard[self._number] = None
             message = telling(seat.place, above, known, (seat.wanted, self._number))
             self._post.send(holder.node, message)
 
-    def is_known_above(self, seat: Seat) -> bool:
-        """Whether all above know of the interest of a place, and all above those."""
-        if not self._quench:
-            return True
+    def _above(self, seat: Seat) -> Iterator[tuple[Seat, Place]]:
+        """The places of others above a place, and the own place that tells each of them."""
         for above in seat.above():
-            if seat.near[above] == self._me:
-                other = self._holdings.seats.get(above)
-                if other is not None and not self.is_known_above(other):
-                    return False
-            elif not (above in seat.told and seat.told[above].heard):
-                return False
-        return True
+            if seat.near[above] != self._me:
+                yield seat, above
+            elif above in self._holdings.seats:
+                yield from self._above(self._holdings.seats[above])
+
+    def _needs(self, seat: Seat) -> Needs:
+        """What has to be heard for all above to know what a place wants now, and to have copies."""
+        told = {
+            (own.place, above): known.number + (known.interest != own.wanted)
+            for own, above in (self._above(seat) if self._quench else ())
+            if (known := own.told.get(above)) is not None
+        }
+        copied = {peer: each.sent for peer, each in seat.copied.items()}
+        return Needs(copied, told, self._number + 1)
+
+    def _is_known(self, seat: Seat, needs: Needs) -> bool:
+        """Whether all above know what a place wanted, and all above those."""
+        return not self._quench or all(
+            self._is_heard(own, above, needs.told.get((own.place, above), needs.later))
+            for own, above in self._above(seat)
+        )
+
+    def _is_heard(self, own: Seat, above: Place, number: int) -> bool:
+        """Whether a place above knows what it was told under a number, or all that is wanted now.
+
+        What was to follow is not told if it has ended before: then that number never comes.
+        """
+        known = own.told.get(above)
+        if known is None:
+            return False
+        return known.heard >= number or (not known.unheard and known.interest == own.wanted)
 
     def _answer(self) -> None:
         for seat in self._holdings.seats.values():
-            if seat.waiting and seat.is_copied and self.is_known_above(seat):
-                waiting, seat.waiting = seat.waiting, []
-                for peer, message in waiting:
+            for (peer, message), needs in list(seat.waiting.items()):
+                if needs is None:
+                    needs = seat.waiting[peer, message] = self._needs(seat)
+                if seat.are_copied(needs) and self._is_known(seat, needs):
+                    del seat.waiting[peer, message]
                     self._post.send(peer.node, message)
 
     def waiting_for(self) -> list[PeerId]:
@@ -248,7 +282,7 @@ class Interests:
             told.holder
             for seat in self._holdings.seats.values()
             for told in seat.told.values()
-            if not told.heard
+            if told.unheard
         }
         return sorted(peers)
 
@@ -265,8 +299,8 @@ class Interests:
         self.changed = True
         if not message.interest.identifiers:
             self._post.send(peer.node, heard)
-        elif (peer, heard) not in seat.waiting:
-            seat.waiting.append((peer, heard))
+        else:
+            seat.wait(peer, heard)
 
     def on_changed(self, peer: PeerId, message: InterestChanged) -> None:
         """A place below says what is different; if it is from something unknown, ask for all."""
@@ -285,9 +319,9 @@ class Interests:
         """All above a place know of the interest below it."""
         seat = self._holdings.seats.get(message.below)
         told = None if seat is None else seat.told.get(message.above)
-        if told is not None and told.number == message.number:
-            told.heard = True
-            self.changed = True
+        if told is not None and message.number in told.unheard:
+            told.hear(message.number)
+            self.heard = True
 
     def on_asked(self, peer: PeerId, message: InterestAsked) -> None:
         """A place above has not been told, or has forgotten."""
@@ -309,7 +343,7 @@ class Interests:
             self._post.send(seat.near[below].node, InterestAsked(below, seat.place))
         for seat in self._holdings.seats.values():
             for above, told in seat.told.items():
-                if not told.heard:
+                if told.unheard:
                     message = InterestTold(seat.place, above, told.interest, told.number)
                     self._post.send(told.holder.node, message)
 

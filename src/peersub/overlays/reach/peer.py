@@ -350,7 +350,7 @@ class ReachPeer:
                 self.copies.hand_on()
                 self.copies.review()
                 self.interests.changed = True
-            if self.interests.changed:
+            if self.interests.changed or self.interests.heard:
                 self.interests.review()
             if not self.post.own and not self.holdings.changed:
                 self.journeys.send_again()
@@ -445,16 +445,17 @@ class ReachPeer:
         self.post.send(node, Routed(routed.target, routed.hops + 1, routed.message))
 
     def _on_arrived(self, seat: Seat, message: Message) -> None:
-        self.interests.changed = True
         match message:
             case StoreAsked(entry):
                 is_new = not seat.keeps(entry)
                 if seat.store(entry, self.bits, self._now_ms):
                     if is_new:
+                        self.interests.changed = True
                         self.copies.stored(seat, entry)
-                    stored = Stored(entry.name, entry.identifier, entry.number)
-                    seat.waiting.append((entry.subscriber, stored))
+                    self.interests.heard = True
+                    seat.wait(entry.subscriber, Stored(entry.name, entry.identifier, entry.number))
             case UnstoreAsked(identifier, subscriber, name, number):
+                self.interests.changed = True
                 seat.unstore(identifier, subscriber, name, number)
                 self.copies.ended(seat, message)
                 self.post.send(subscriber.node, Unstored(name, identifier, number))
@@ -531,7 +532,7 @@ class ReachPeer:
                 self.copies.on_ended(peer, message)
             case CopyHeard():
                 self.copies.on_heard(peer, message)
-                self.interests.changed = True
+                self.interests.heard = True
             case LoadAsked():
                 self.deputies.on_asked(peer)
             case LoadTold():

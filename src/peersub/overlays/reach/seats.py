@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
@@ -21,10 +22,13 @@ from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.identifiers import Place, is_above, set_bits
 from peersub.overlays.reach.messages import Entry, Interest
 
-__all__ = ["NOTHING", "UNSTORED_KEPT_MAX", "Copied", "Deputy", "Seat", "Told"]
+__all__ = ["NOTHING", "UNSTORED_KEPT_MAX", "WAITING_MAX", "Copied", "Deputy", "Seat", "Told"]
 
 UNSTORED_KEPT_MAX = 1_024
 """Ended subscriptions that a place remembers, lest a late request brings one back."""
+
+WAITING_MAX = 4_096
+"""Answers of a place that wait; who gets none asks again."""
 
 NOTHING = Interest((), 0)
 """The interest of a place at which, and below which, nothing is kept."""
@@ -35,12 +39,34 @@ _Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Told:
-    """What a place above was told."""
+    """What a place above was told last, and what of all that it has answered."""
 
     holder: PeerId
     interest: Interest
     number: int
-    heard: bool = False
+    heard: int = 0
+    """The highest number that was answered: all above know of what it told."""
+    unheard: dict[int, None] = field(default_factory=dict)
+    """The numbers that were not, in their order."""
+
+    def hear(self, number: int) -> None:
+        """Take an answer; it goes for all that was told before as well."""
+        self.heard = max(self.heard, min(number, self.number))
+        self.unheard = {each: None for each in self.unheard if each > self.heard}
+
+
+class Needs(NamedTuple):
+    """What has to be heard before an answer is given: as much as was told when it came to wait.
+
+    Were it all that was told by now, nobody would be answered where something changes all the time.
+    """
+
+    copied: dict[PeerId, int]
+    """By whom copies are kept, the number of what they were told."""
+    told: dict[tuple[Place, Place], int]
+    """By place and place above it, the number of the telling, or of the one that is to follow."""
+    later: int
+    """The number from which on those that were not above then have been told."""
 
 
 @dataclass(slots=True)
@@ -48,6 +74,8 @@ class Copied:
     """What an heir was told, by the numbers of messages, and what it has."""
 
     sent: int
+    begun: int = 0
+    """The last message with what was kept when it became one."""
     heard: int = 0
     near: dict[Place, PeerId] | None = None
     """The neighbours that it was told of."""
@@ -99,8 +127,8 @@ class Seat:
     """The neighbours that answer for some of what is kept here."""
     former: dict[PeerId, None] = field(default_factory=dict)
     """Those that were heirs, and could not be told that they are none any more."""
-    waiting: list[tuple[PeerId, Message]] = field(default_factory=list)
-    """Answers that are due when all above know."""
+    waiting: dict[tuple[PeerId, Message], Needs | None] = field(default_factory=dict)
+    """Answers that are due when all above know; None of those that came just now."""
     _kept: dict[int, dict[_Key, _Kept]] = field(default_factory=dict)
     _unstored: dict[tuple[int, str, str], tuple[int, int]] = field(default_factory=dict)
 
@@ -132,10 +160,18 @@ class Seat:
         """Whether anything is kept here."""
         return bool(self._kept)
 
-    @property
-    def is_copied(self) -> bool:
-        """Whether all who keep copies have all that is kept here."""
-        return all(map(self.has_all, self.copied))
+    def wait(self, peer: PeerId, message: Message) -> None:
+        """Answer when all above know, once; of too many the oldest have to ask again."""
+        self.waiting.setdefault((peer, message), None)
+        if len(self.waiting) > WAITING_MAX:
+            del self.waiting[next(iter(self.waiting))]
+
+    def are_copied(self, needs: Needs) -> bool:
+        """Whether all who keep copies have what waits for that."""
+        return all(
+            copied.heard >= max(needs.copied.get(peer, 0), copied.begun)
+            for peer, copied in self.copied.items()
+        )
 
     def has_all(self, peer: PeerId) -> bool:
         """Whether a peer has a copy of all that is kept here."""
