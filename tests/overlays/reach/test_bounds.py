@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from overlays.reach.reach_network import bits_of
+from overlays.reach.reach_network import ReachNetwork, bits_of
 from overlays.reach.test_holdings import OTHER, lone_peer, meet
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import (
@@ -22,9 +22,12 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.reach import holdings, journeys, post
+from peersub.overlays.reach import copies, holdings, journeys, post
 from peersub.overlays.reach.identifiers import Place
 from peersub.overlays.reach.messages import (
+    CopyDropped,
+    CopyHeard,
+    CopyTold,
     Detour,
     EntriesGiven,
     Entry,
@@ -209,3 +212,58 @@ def test_events_that_have_arrived_are_forgotten_when_none_follow(timer: str) -> 
     assert list(peer.journeys._sent) == ["o2"]
     peer.handle(TimerFired(Timer(timer)), due_ms + 1)
     assert not peer.journeys._sent
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def test_a_keeper_without_room_says_so_and_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copies, "COPIES_MAX", 2)
+    peer = sending_peer(3)
+    owners = [(PeerId(f"o{number}", 0), Place(number + 1, 1 << number)) for number in range(3)]
+    told = [(owner, CopyTold(place, 9, True, (), 1)) for owner, place in owners]
+    answers = [peer.handle(Received(owner, (each,)), 2) for owner, each in told]
+    assert [len(sent_in(each, CopyHeard)) for each in answers] == [1, 1, 0]
+    assert [len(sent_in(each, CopyDropped)) for each in answers] == [0, 0, 1]
+    assert list(peer.holdings.copies) == owners[:2]
+    owner, last = told[2]
+    peer.handle(Received(owners[0][0], (SeatsTold(()),)), 3)
+    assert sent_in(peer.handle(Received(owner, (last,)), 4), CopyHeard), "one is held no more"
+    assert list(peer.holdings.copies) == owners[1:]
+
+
+def test_a_later_heir_keeps_what_an_earlier_one_has_no_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is confirmed before it has the copy."""
+    network = ReachNetwork.joined(8, seed=2, copies=1, replicas=0, renew_ms=0)
+    host = network.holder(bits_of("ab"))
+    (seat,) = host.holdings.seats.values()
+    (first,) = seat.copied
+    refusing = network.peer(first.node)
+    with monkeypatch.context() as patched:
+        patched.setattr(copies, "COPIES_MAX", 0)
+        seat.copied.clear()
+        host.holdings.changed = True
+        home = next(node for node in network.nodes if node not in (host.me.node, first.node))
+        patched.setattr(
+            copies.Copies,
+            "_make_room",
+            lambda self: self is not refusing.copies,
+        )
+        name = network.subscribe(home, "ab")
+        network.settle()
+    (second,) = seat.copied
+    assert second != first
+    kept = network.peer(second.node).holdings.whole_copy(host.me, seat.place)
+    assert kept is not None and [each.name for each in kept.seat.entries()] == [name]
+    assert refusing.holdings.whole_copy(host.me, seat.place) is None
+    assert name in network.ready
+    assert network.complaints() == []
+    network.crash(host.me.node)
+    network.settle()
+    event = network.publish(home, "ab")
+    network.settle()
+    assert network.delivered[event] == network.wanting("ab")

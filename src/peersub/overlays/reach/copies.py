@@ -8,6 +8,9 @@ place is taken over, an heir stands in for its holder (`journeys`). An heir that
 subscriptions at once. If another one claims it, who has a copy hands it on. So nothing that was
 confirmed is lost, as long as of the holder and its heirs one stays; and should all go, the nodes
 that the subscriptions live on bring them back (`registrations`).
+
+Whoever keeps copies of `COPIES_MAX` places that are held still refuses another one, and says so: a
+later heir keeps it instead, and nothing is confirmed because of a copy that there is not.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.reach.attributes import AttributeMap
 from peersub.overlays.reach.holdings import ENTRIES_PER_MESSAGE, Copy, Holdings
-from peersub.overlays.reach.identifiers import differing_bit
+from peersub.overlays.reach.identifiers import Place, differing_bit
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyEnded,
@@ -32,8 +35,12 @@ from peersub.overlays.reach.structure import heirs
 
 __all__ = ["COPIES_MAX", "Copies"]
 
-COPIES_MAX = 64
-"""Places of others that a node keeps copies of; the oldest are dropped."""
+COPIES_MAX = 256
+"""Places of others that a node keeps copies of.
+
+All are neighbours: a place has about as many as two for each of its bits. Of those whose holders
+are gone, or hold something else by now, the oldest make room.
+"""
 
 FORMER_HEIRS_MAX = 32
 """Former heirs that a place remembers, to tell them so when they are linked again."""
@@ -48,11 +55,17 @@ class Copies:
         self._bits = bits
         self._rule = holdings.settings.copy_rule
         self._number = 0
+        self._refused: dict[tuple[Place, PeerId], None] = {}
+        """Own places that neighbours had no room for copies of, as long as they are neighbours."""
 
     # --- what others have of own places --------------------------------------------------------
 
     def review(self) -> None:
         """Who is new among the keepers gets all."""
+        seats = self._holdings.seats
+        for place, peer in list(self._refused):
+            if place not in seats or peer not in seats[place].near.values():
+                del self._refused[place, peer]
         for seat in self._holdings.seats.values():
             wanted = self.keepers_of(seat)
             for peer in [each for each in seat.copied if each not in wanted]:
@@ -81,17 +94,23 @@ class Copies:
         found: dict[PeerId, None] = {}
         for identifier in heirs(seat.place):
             peer = seat.holder_of(identifier)
-            if peer is not None and self._holdings.takes(peer):
+            if peer is not None and self._is_keeper(seat, peer):
                 found[peer] = None
         keepers = dict.fromkeys(list(found)[: self._rule.heirs])
         replica_bits = self._rule.replica_bits(seat.place)
         for place, peer in seat.near.items():
-            if peer in seat.deputies and self._holdings.takes(peer):
+            if not self._is_keeper(seat, peer):
+                continue
+            if peer in seat.deputies:
                 keepers[peer] = None
             bit = differing_bit(seat.place, place)
-            if bit is not None and replica_bits >> bit & 1 and self._holdings.takes(peer):
+            if bit is not None and replica_bits >> bit & 1:
                 keepers[peer] = None
         return list(keepers)
+
+    def _is_keeper(self, seat: Seat, peer: PeerId) -> bool:
+        """Whether a neighbour may keep copies: it stays, and had room when it was last asked."""
+        return self._holdings.takes(peer) and (seat.place, peer) not in self._refused
 
     def _copy_all(self, seat: Seat, peer: PeerId) -> None:
         entries = list(seat.entries())
@@ -136,17 +155,28 @@ class Copies:
         copies = self._holdings.copies
         known = copies.get((peer, message.place))
         if message.begins or known is None:
+            known = None
             for key in [each for each in copies if each[0] == peer]:
                 if key[1].overlaps(message.place):
                     del copies[key]
+            if len(copies) >= COPIES_MAX and not self._make_room():
+                self._post.send(peer.node, CopyDropped(message.place))
+                return
             seat = Seat(message.place, message.claim)
             known = copies[peer, message.place] = Copy(peer, seat, message.begins, False)
-            while len(copies) > COPIES_MAX:
-                del copies[next(iter(copies))]
         for entry in message.entries:
             known.seat.store(entry, self._bits, now_ms)
         known.is_whole = known.is_begun and not message.follows
         self._post.send(peer.node, CopyHeard(message.place, message.number))
+
+    def _make_room(self) -> bool:
+        """Drop the oldest copy of a place that its owner does not hold, if there is one."""
+        holdings = self._holdings
+        for (owner, place), copy in holdings.copies.items():
+            if holdings.directory.claim(owner, place) != copy.seat.claim:
+                del holdings.copies[owner, place]
+                return True
+        return False
 
     def on_near(self, peer: PeerId, message: NearTold) -> None:
         """The holder of a place says who is next to it."""
@@ -155,8 +185,14 @@ class Copies:
             known.seat.near = dict(message.near)
 
     def on_dropped(self, peer: PeerId, message: CopyDropped) -> None:
-        """Others are heirs now."""
+        """Others are heirs now; or a keeper of an own place has no room."""
         self._holdings.copies.pop((peer, message.place), None)
+        seat = self._holdings.seats.get(message.place)
+        if seat is not None and seat.copied.pop(peer, None) is not None:
+            self._refused[message.place, peer] = None
+            seat.former[peer] = None  # What was on its way there meanwhile is not kept up.
+            seat.deputies.pop(peer, None)
+            self.review()
 
     def on_ended(self, peer: PeerId, message: CopyEnded) -> None:
         """The holder of a place keeps something no more."""

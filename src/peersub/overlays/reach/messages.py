@@ -214,7 +214,10 @@ class NearTold(Message):
 
 @dataclass(frozen=True, slots=True)
 class CopyDropped(Message):
-    """The receiver is no heir any more: what it has of a place gets old."""
+    """The receiver is no heir any more: what it has of a place gets old.
+
+    To the holder of the place: the sender has no room for a copy of it.
+    """
 
     place: Place
 

@@ -528,6 +528,7 @@ class ReachPeer:
                 self.copies.on_near(peer, message)
             case CopyDropped():
                 self.copies.on_dropped(peer, message)
+                self.interests.changed = True
             case CopyEnded():
                 self.copies.on_ended(peer, message)
             case CopyHeard():
