@@ -537,3 +537,12 @@ class Holdings:
         """Somebody with a place who does not leave."""
         found = [peer.node for peer, _ in self.directory.facts() if self.takes(peer)]
         return min(found) if found else None
+
+    def newcomer(self) -> str | None:
+        """Somebody who is linked and has no place yet; rather who has said so."""
+        found = [
+            (peer not in self.directory.told, peer.node)
+            for peer in self._post.linked.values()
+            if self.takes(peer)
+        ]
+        return min(found)[1] if found else None

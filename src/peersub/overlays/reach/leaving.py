@@ -18,10 +18,12 @@ from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.structure import heirs
 
-__all__ = ["EXPECTED_MAX", "LEAVE_WAIT_MS", "Leaving"]
+__all__ = ["EXPECTED_MAX", "LEAVE_LOOK_MS", "LEAVE_WAIT_MS", "Leaving"]
 
 LEAVE_WAIT_MS: Final = 3_000
 """How long a leaver waits for an heir to agree."""
+LEAVE_LOOK_MS: Final = 400
+"""How often a leaver looks at least, however seldom a node asks for those that it misses."""
 EXPECTED_MAX: Final = 64
 """Places that an heir has agreed to take, and that have not come."""
 
@@ -66,7 +68,8 @@ class Leaving:
         for peer in peers:
             if peer is not None and self._holdings.takes(peer):
                 return peer.node
-        return self._holdings.somebody_who_stays()
+        # The last one with a place gives it to who waits for one: nobody else is left to ask.
+        return self._holdings.somebody_who_stays() or self._holdings.newcomer()
 
     # --- an heir -------------------------------------------------------------------------------
 

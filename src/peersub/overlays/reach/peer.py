@@ -56,7 +56,7 @@ from peersub.overlays.reach.deputies import Deputies
 from peersub.overlays.reach.holdings import HOPS_MAX, Holdings
 from peersub.overlays.reach.interest import Interests
 from peersub.overlays.reach.journeys import Journeys
-from peersub.overlays.reach.leaving import Leaving
+from peersub.overlays.reach.leaving import LEAVE_LOOK_MS, Leaving
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyEnded,
@@ -312,7 +312,9 @@ class ReachPeer:
                 pass
 
     def _leave(self) -> None:
+        tick_ms = self._tick_ms
         self._left = True
+        self._ticking = self._ticking and self._tick_ms == tick_ms  # Else it is set anew, sooner.
         self.acquaintances.forget_all()
         self.holdings.leaving = True
         for name in list(self.home.subscriptions):
@@ -337,7 +339,12 @@ class ReachPeer:
             self.journeys.forget(peer.node)
         if not self._ticking and self._has_duties():
             self._ticking = True
-            self._out.emit(SetTimer(_TICK, self.settings.find_ms))
+            self._out.emit(SetTimer(_TICK, self._tick_ms))
+
+    @property
+    def _tick_ms(self) -> int:
+        find_ms = self.settings.find_ms
+        return min(find_ms, LEAVE_LOOK_MS) if self._left else find_ms
 
     def _settle_messages(self) -> None:
         for _ in range(ROUNDS_MAX):
