@@ -12,7 +12,8 @@ The rule knows places only: the holder of a place and those next to it agree on 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from peersub.overlays.reach.identifiers import (
     Order,
@@ -24,7 +25,10 @@ from peersub.overlays.reach.identifiers import (
 )
 from peersub.overlays.reach.structure import heir_rank
 
-__all__ = ["CopyRule", "copy_bits"]
+__all__ = ["REPLICA_BITS_KEPT_MAX", "CopyRule", "copy_bits"]
+
+REPLICA_BITS_KEPT_MAX: Final = 4_096
+"""Places whose replicas are remembered: they are asked for with each event and place below."""
 
 
 def copy_bits(place: Place, orders: Iterable[Order], depth: int) -> int:
@@ -55,7 +59,7 @@ class CopyRule(NamedTuple):
 
     def replica_bits(self, place: Place) -> int:
         """The bits in which the replicas of a place differ from it."""
-        return copy_bits(place, map(fixed_order, range(self.orders)), self.replicas)
+        return _replica_bits(place, self.orders, self.replicas)
 
     def has_copy(self, keeper: Place, place: Place) -> bool:
         """Whether a place is to keep a copy of a neighbour."""
@@ -64,3 +68,8 @@ class CopyRule(NamedTuple):
             return True
         bit = differing_bit(keeper, place)
         return bit is not None and bool(self.replica_bits(place) >> bit & 1)
+
+
+@lru_cache(maxsize=REPLICA_BITS_KEPT_MAX)
+def _replica_bits(place: Place, orders: int, replicas: int) -> int:
+    return copy_bits(place, map(fixed_order, range(orders)), replicas)
