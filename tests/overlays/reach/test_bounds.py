@@ -23,7 +23,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach import copies, holdings, journeys, post
-from peersub.overlays.reach.identifiers import Place
+from peersub.overlays.reach.identifiers import Order, Place, fixed_order
 from peersub.overlays.reach.messages import (
     CopyDropped,
     CopyHeard,
@@ -42,7 +42,10 @@ from peersub.overlays.reach.messages import (
 )
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.post import Post
+from peersub.overlays.reach.renewals import RENEWALS_BEAT_MS, RENEWALS_PER_BEAT_MAX
+from peersub.overlays.reach.replicas import CopyRule, copy_bits
 from peersub.overlays.reach.seats import Seat
+from peersub.overlays.reach.settings import ReachSettings
 
 M = TypeVar("M", bound=Message)
 
@@ -267,3 +270,41 @@ def test_a_later_heir_keeps_what_an_earlier_one_has_no_room_for(
     event = network.publish(home, "ab")
     network.settle()
     assert network.delivered[event] == network.wanting("ab")
+
+
+def test_who_has_replicas_is_worked_out_once_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked with each event, for each place below that there is a copy of."""
+    rule, place = CopyRule(2, 4, 2), Place(40, 0b1011)
+    found = rule.replica_bits(place)
+    assert found == copy_bits(place, map(fixed_order, range(4)), 2)
+    ranked: list[int] = []
+    monkeypatch.setattr(Order, "rank", lambda _, bit: ranked.append(bit) or bit)
+    assert [rule.replica_bits(place) for _ in range(8)] == [found] * 8
+    assert not ranked
+
+
+# --- losses of places ----------------------------------------------------------------------------
+
+
+def passed_on(peer: ReachPeer, wanted: RenewalWanted, sender: str, now_ms: int = 2) -> bool:
+    effects = peer.handle(Received(PeerId(sender, 0), (wanted,)), now_ms)
+    assert bool(sent_in(effects, RenewalWanted)) != any(isinstance(e, Drop) for e in effects)
+    return bool(sent_in(effects, RenewalWanted))
+
+
+def test_of_one_neighbour_only_so_many_losses_are_passed_on_in_a_while() -> None:
+    peer = sending_peer(2)
+    count = RENEWALS_PER_BEAT_MAX + 5
+    lost = [RenewalWanted(Place(8, number), 1) for number in range(count + 1)]
+    at_ms = 2 * RENEWALS_BEAT_MS
+    assert sum(passed_on(peer, each, "o0", at_ms) for each in lost[:count]) == RENEWALS_PER_BEAT_MAX
+    assert passed_on(peer, lost[count - 1], "o1", at_ms), "it comes over another link"
+    assert passed_on(peer, lost[count], "o0", at_ms + RENEWALS_BEAT_MS)
+
+
+def test_the_loss_of_what_cannot_be_a_place_is_not_passed_on() -> None:
+    peer = ReachPeer(PeerId("n0", 0), ReachSettings(identifier_bits=8), 1)
+    peer.install(Seat(Place(6, 0), 9), {OTHER: SeatsTold((SeatFact(Place(6, 1), 9, 6),))})
+    assert passed_on(peer, RenewalWanted(Place(2, 3), 10), OTHER.node)
+    assert not passed_on(peer, RenewalWanted(Place(1, 1), 10), OTHER.node), "half of everything"
+    assert not passed_on(peer, RenewalWanted(Place(6, 3), 0), OTHER.node), "nobody claims by 0"

@@ -94,6 +94,7 @@ from peersub.overlays.reach.messages import (
 )
 from peersub.overlays.reach.post import Post
 from peersub.overlays.reach.registrations import Registrations
+from peersub.overlays.reach.renewals import Renewals
 from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.overlays.reach.soundness import Soundness
@@ -104,8 +105,6 @@ _TICK = Timer("reach/tick")
 _RENEW = Timer("reach/renew")
 RENEWALS_MISSED = 4
 """After so many renewals that did not come a host forgets a subscription."""
-RENEWALS_WANTED_MAX = 256
-"""Losses of places that a node remembers, so as to pass each on once."""
 ROUNDS_MAX = 10_000
 """Messages of a peer to itself, in answer to one cause."""
 
@@ -151,12 +150,12 @@ class ReachPeer:
             self._take_home,
         )
         self.registrations = Registrations(me, self.bits, self._route, self._out.emit)
+        self.renewals = Renewals(self.holdings, self.registrations, self.post, self._out)
         self._is_on = False
         self._left = False
         self._ticking = False
         self._renewing = False
         self._due: dict[str, int] = {}
-        self._renewals_wanted: dict[RenewalWanted, None] = {}
         self._turns = 0
         self._now_ms = 0
 
@@ -548,7 +547,7 @@ class ReachPeer:
             case RivalNamed(node):
                 self.post.connect(node)
             case RenewalWanted():
-                self._on_renewal_wanted(message)
+                self.renewals.on_wanted(peer, message)
             case NodesTold(nodes):
                 self.acquaintances.learn(nodes)
             case EntriesGiven():
@@ -566,17 +565,6 @@ class ReachPeer:
                 self.holdings.on_taken(peer, message)
             case _:
                 self._out.emit(Drop(f"reach does not know {type(message).__name__}", None, peer))
-
-    def _on_renewal_wanted(self, message: RenewalWanted) -> None:
-        """A place has lost what it kept: all nodes hear of it, and repeat what is theirs."""
-        if message in self._renewals_wanted:
-            return
-        self._renewals_wanted[message] = None
-        if len(self._renewals_wanted) > RENEWALS_WANTED_MAX:
-            del self._renewals_wanted[next(iter(self._renewals_wanted))]
-        for node in list(self.post.linked):
-            self.post.send(node, message)
-        self.registrations.ask_at(message.place)
 
     def _is_sound(self, peer: PeerId, publication: Publication) -> bool:
         if publication.is_sound:
