@@ -534,7 +534,7 @@ class ReachPeer:
                 self.copies.on_near(peer, message)
             case CopyDropped():
                 self.copies.on_dropped(peer, message)
-                self.interests.changed = True
+                self.interests.heard = True
             case CopyEnded():
                 self.copies.on_ended(peer, message)
             case CopyHeard():
