@@ -2,9 +2,9 @@
 
 `NetworkWatch` looks at all nodes after each step of one. It says
 
-- that no two nodes hold one identifier, as long as no link was ever lost without a goodbye, and no
-  greeting had to be repeated. After that two may claim a place, each for good reasons, until they
-  hear of each other (`directory`): who waits long for a link to a neighbour takes it for gone;
+- that no two nodes hold one identifier, as long as no link was ever lost without a goodbye, and
+  nothing had to be sent again over one. After that two may claim a place, each for good reasons,
+  until they hear of each other (`directory`): who waits long to hear of a holder takes it for gone;
 - of an event that was published while the network was *settled*, and that came to an end before
   anything changed: that its way to the host of its bits was no longer than the Hamming distance
   (§3.1); that it visited no place twice, and only places that host subsets of its bits; and all of
@@ -38,6 +38,7 @@ from peersub.overlays.core.causes import (
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import Goodbye, Hello, Tunnelled, unwrapped
+from peersub.overlays.core.links import RESEND
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.reach.identifiers import (
@@ -114,8 +115,8 @@ class NetworkWatch:
             if isinstance(effect, Send):
                 for message in effect.messages:
                     self._sent(effect.peer.node, message)
-                    if isinstance(cause, TimerFired) and isinstance(message, Hello):
-                        self._any_lost = True
+                if isinstance(cause, TimerFired) and cause.timer.purpose == RESEND:
+                    self._any_lost = True
         for event in touched:
             complaints += self._judge(event, peer)
         return complaints
