@@ -36,10 +36,13 @@ class Acquaintances:
 
     def __init__(self, me: PeerId, post: Post, out: Outbox, probe_ms: int) -> None:
         self.nodes: dict[str, None] = {}
+        self.is_leaving = False
+        """Whether the node looks for nobody any more."""
         self._me = me
         self._post = post
         self._out = out
         self._probe_ms = probe_ms
+        self._is_alone = False
         self._is_probing = False
         self._probes = 0
 
@@ -57,9 +60,25 @@ class Acquaintances:
         nodes = [node for node in self._post.linked if node != asker]
         return NodesTold(tuple(nodes[-NODES_TOLD_MAX:]))
 
+    def named_to_newcomer(self, newcomer: str) -> NodesTold:
+        """Also nodes that are out of reach: those that are in reach may leave before it is in."""
+        away = [node for node in self.nodes if node not in self._post.linked and node != newcomer]
+        nodes = (*away, *self.named_to(newcomer).nodes)
+        return NodesTold(nodes[-NODES_TOLD_MAX:])
+
     def lost(self, node: str) -> None:
         """A node with a place is gone: whom else is there?"""
         self.learn((node,))
+        self._look()
+
+    def look_if_alone(self, is_alone: bool) -> None:
+        """Who has all of a network, and knows of others, may have come into one part of it."""
+        was_alone, self._is_alone = self._is_alone, is_alone
+        if is_alone and not was_alone and self.nodes:
+            self._look()
+
+    def _look(self) -> None:
+        """Try those that are known, one after the other, soon at first."""
         if self._probes >= PROBES:
             self._is_probing = False  # The next attempt may be far off by now.
         self._probes = 0
@@ -68,6 +87,8 @@ class Acquaintances:
     def probe(self) -> None:
         """Try one that there is no link to."""
         self._is_probing = False
+        if self.is_leaving:
+            return
         away = [node for node in self.nodes if node not in self._post.linked]
         if away:
             self._probes += 1
@@ -79,7 +100,3 @@ class Acquaintances:
             self._is_probing = True
             doublings = min(self._probes // PROBES, DOUBLINGS_MAX)
             self._out.emit(SetTimer(PROBE, self._probe_ms << doublings))
-
-    def forget_all(self) -> None:
-        """The node leaves, and looks for nobody."""
-        self.nodes.clear()

@@ -206,6 +206,9 @@ class Copies:
         """Who has claimed a place of which there is a copy here gets it, if its holder is gone."""
         holdings = self._holdings
         for (owner, place), copy in list(holdings.copies.items()):
+            if not copy.is_begun and self._is_dismissed(owner, place):
+                del holdings.copies[owner, place]
+                continue
             for peer, fact in holdings.directory.facts():
                 newer = fact.claim > copy.seat.claim and peer != owner
                 if not newer or not fact.place.overlaps(place):
@@ -216,3 +219,16 @@ class Copies:
                 if fact.place.contains(place):
                     del holdings.copies[owner, place]
                     break
+
+    def _is_dismissed(self, owner: PeerId, place: Place) -> bool:
+        """Whether the holder of a place, linked anew, has no use for the copy from before.
+
+        It forgot who had copies when the link broke; and if it had just said that this one is to be
+        dropped, that may be lost. Those that are to have one are told all again.
+        """
+        said = self._holdings.directory.told.get(owner)
+        return (
+            said is not None
+            and any(fact.place == place for fact in said.seats)
+            and not any(self._rule.has_copy(own, place) for own in self._holdings.seats)
+        )

@@ -134,6 +134,11 @@ class Holdings:
         """Whether this node holds one place, and knows all that are next to it."""
         return len(self.seats) == 1 and not self.missing and not self.given
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node holds all places, and no other is known to have any."""
+        return bool(self.seats) and not self.missing and not any(self.directory.facts())
+
     def seat_of(self, identifier: int) -> Seat | None:
         """The own place that hosts an identifier."""
         for place, seat in self.seats.items():

@@ -105,6 +105,8 @@ _TICK = Timer("reach/tick")
 _RENEW = Timer("reach/renew")
 RENEWALS_MISSED = 4
 """After so many renewals that did not come a host forgets a subscription."""
+CONTACTS_LINKED_MAX = 3
+"""Contacts that a newcomer links itself with; the others only if it needs them."""
 ROUNDS_MAX = 10_000
 """Messages of a peer to itself, in answer to one cause."""
 
@@ -280,6 +282,8 @@ class ReachPeer:
                 self.acquaintances.learn(contacts)
                 self._is_on = True
                 self._ask_for_a_place()
+                for node in contacts[:CONTACTS_LINKED_MAX]:
+                    self.post.connect(node)  # They name others, should the one that was asked go.
                 self._renew_later()
             case PeerConnected(peer):
                 if self.post.linked.get(peer.node) not in (None, peer):
@@ -314,7 +318,7 @@ class ReachPeer:
         tick_ms = self._tick_ms
         self._left = True
         self._ticking = self._ticking and self._tick_ms == tick_ms  # Else it is set anew, sooner.
-        self.acquaintances.forget_all()
+        self.acquaintances.is_leaving = True
         self.holdings.leaving = True
         for name in list(self.home.subscriptions):
             self.registrations.remove(name)
@@ -352,6 +356,7 @@ class ReachPeer:
                 continue
             if self.holdings.changed:
                 self.holdings.review()
+                self.acquaintances.look_if_alone(self.holdings.is_alone)
                 self.holdings.announce()
                 self.copies.hand_on()
                 self.copies.review()
@@ -526,7 +531,7 @@ class ReachPeer:
                 self.holdings.on_told(peer, message)
             case JoinAsked(newcomer, hops):
                 if not hops:
-                    self.post.send(newcomer, self.acquaintances.named_to(newcomer))
+                    self.post.send(newcomer, self.acquaintances.named_to_newcomer(newcomer))
                 self.holdings.on_join(message)
             case CopyTold():
                 self.copies.on_told(peer, message, self._now_ms)
