@@ -5,9 +5,9 @@ import pytest
 from pipeline.clusters import connect_server, standalone_cluster
 from pipeline.runs import (
     NETWORK,
-    QUICK_FOR_SMALL_DATA,
     QUICK_JAVA,
     SHARDS,
+    WITHOUT_COMPILING,
     content,
     inputs_in,
     report_of,
@@ -16,10 +16,8 @@ from pipeline.runs import (
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-# A driver and two executors would each compile every plan for itself; more tasks than executors
-# show nothing more.
-ON_CLUSTERS = {**QUICK_FOR_SMALL_DATA, "spark.sql.shuffle.partitions": "2"}
-ON_EXECUTORS = {**ON_CLUSTERS, "spark.executor.extraJavaOptions": QUICK_JAVA}
+# A driver and two executors would each compile every plan for itself.
+ON_EXECUTORS = {**WITHOUT_COMPILING, "spark.executor.extraJavaOptions": QUICK_JAVA}
 
 
 def carried_out(finished, out, *options):
@@ -43,7 +41,7 @@ def test_standalone_master_with_two_workers(finished, tmp_path):
 
 
 def test_connect_server(finished, tmp_path):
-    with connect_server(tmp_path / "server", ON_CLUSTERS) as master:
+    with connect_server(tmp_path / "server", WITHOUT_COMPILING) as master:
         out = carried_out(finished, tmp_path / "out", "--master", master)
     assert content(out) == content(finished / "out")
     assert report_of(out) == report_of(finished / "out")
