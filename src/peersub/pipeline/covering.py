@@ -23,6 +23,7 @@ from peersub.pipeline.kernels.plain_coverers import (
     split_classes,
     write_plain_classes,
 )
+from peersub.pipeline.organise import class_tasks
 from peersub.pipeline.schemas import BANDS, COVERINGS
 from peersub.pipeline.staging import Keep
 
@@ -44,8 +45,6 @@ __all__ = [
 
 COMPLETE_CLASSES_MAX: Final = 2_048
 """Classes among which all coverers of each are found, though each may cover each."""
-CLASSES_PER_TASK: Final = 128
-"""Where there are few: a task takes longer to begin than to search for fewer."""
 TASKS_MAX: Final = 16
 
 
@@ -74,8 +73,8 @@ class CoveringSettings:
         if classes > COMPLETE_CLASSES_MAX:
             return cls(keep=keep)
         every = max(classes, 1)
-        tasks = min(-(-every // CLASSES_PER_TASK), TASKS_MAX)
         bounds = CoveringBounds(every, every, every)
+        tasks = class_tasks(classes, TASKS_MAX)
         return cls(bounds, tasks=tasks, is_complete=True, keep=keep)
 
 

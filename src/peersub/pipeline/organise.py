@@ -18,10 +18,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS_STEP", "SampleSettings", "classes_of", "drawn_sample", "sampled_matches"]
+__all__ = [
+    "EVENTS_STEP",
+    "SampleSettings",
+    "class_tasks",
+    "classes_of",
+    "drawn_sample",
+    "sampled_matches",
+]
 
 EVENTS_STEP: Final = 64
 """The bits of a word: a profile is a whole number of words."""
+CLASSES_PER_TASK: Final = 128
+"""A task takes longer to begin than to search for fewer."""
+
+
+def class_tasks(classes: int, most: int) -> int:
+    """In how many tasks to search for something of each class.
+
+    >>> [class_tasks(classes, most=8) for classes in (0, 128, 129, 1_000_000)]
+    [1, 1, 2, 8]
+    """
+    return min(-(-max(classes, 1) // CLASSES_PER_TASK), most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from peersub.pipeline.kernels.neighbours import (
     round_kernel,
 )
 from peersub.pipeline.kernels.profiles import write_part
+from peersub.pipeline.organise import class_tasks
 from peersub.pipeline.staging import Keep
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ __all__ = ["SimilaritySettings", "measured_recall", "similar_of", "unmeasured_co
 
 PARTS = 32
 """Files of profiles; written by as many tasks, at most."""
-CLASSES_PER_TASK = 128
-"""Where there are few: a task takes longer to begin than to search for fewer."""
 TASKS_MAX = 8
 
 
@@ -61,8 +60,7 @@ class SimilaritySettings:
     @classmethod
     def fit(cls, classes: int, neighbours: int, keep: Keep | None = None) -> SimilaritySettings:
         """For so many classes: in fewer tasks where they are few."""
-        tasks = min(-(-max(classes, 1) // CLASSES_PER_TASK), TASKS_MAX)
-        return cls(neighbours, tasks=tasks, keep=keep)
+        return cls(neighbours, tasks=class_tasks(classes, TASKS_MAX), keep=keep)
 
 
 def unmeasured_count(classes: DataFrame) -> int:
