@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from peersub.bench.harness import percentiles
 from peersub.bench.hostile_frames import Act, Ending, Target, hostile_acts
 from peersub.bench.live_network import LiveNetwork
 from peersub.bench.process_figures import ProcessFigures, figures_of
@@ -240,17 +241,12 @@ class _Trial:
     def _latencies(self, names: set[str], events: Sequence[range]) -> dict[str, float]:
         """Of deliveries to these subscriptions, of events with such numbers."""
         begun = self.network.begun_ms
-        found = sorted(
+        found = (
             at_ms - begun[event]
             for (name, event), at_ms in self.network.arrivals_ms.items()
             if name in names and any(int(event.rpartition("-")[2]) in each for each in events)
         )
-        places = {"p50": 0.5, "p99": 0.99}
-        return {
-            name: round(found[min(int(len(found) * place), len(found) - 1)], 2)
-            for name, place in places.items()
-            if found
-        }
+        return percentiles(found, p50=0.5, p99=0.99)
 
     async def _judge(
         self, target: WorkerProcess, counters: dict[str, int], expected: list[tuple[str, ...]]

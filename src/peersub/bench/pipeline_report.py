@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import stdout_console
 from peersub.bench.pipeline import MEMORY_BYTES_MAX, RATIO_MIN, PipelineResult
-from peersub.bench.report import machine, stdout_console
+from peersub.bench.report import machine
 
 __all__ = ["as_json", "exit_code", "show"]
 

@@ -7,7 +7,6 @@ default; `as_json` is the same content as plain data.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,16 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import stdout_console
 from peersub.bench.matching import BenchResult, Cell, EngineResult
 
-_PIPED_WIDTH = 110
 _PACKAGES = ("peersub", "numpy", "numba", "pyarrow", "duckdb")
-
-
-def stderr_progress() -> Callable[[str], None]:
-    """A progress function that writes a line per step to standard error."""
-    console = Console(stderr=True, highlight=False)
-    return lambda message: console.print(f"[dim]{message}[/dim]")
 
 
 def as_json(result: BenchResult) -> dict[str, Any]:
@@ -72,12 +65,6 @@ def show(result: BenchResult, console: Console | None = None) -> None:
         out.print(f"[bold]{name}[/bold]")
         out.print(source, markup=False, soft_wrap=True)
     _show_verdict(result, out)
-
-
-def stdout_console() -> Console:
-    """Wide enough for the tables where standard output is a file or a pipe."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)
 
 
 def _cell_table(cell: Cell, result: BenchResult) -> Table:

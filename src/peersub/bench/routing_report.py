@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import stdout_console
 from peersub.bench.routing import MEASURES, BeyondRow, RoutingResult, Standing
 from peersub.bench.routing_costs import CostLine, Span, cheapest, crossover, crossovers
 from peersub.bench.routing_trials import TrialResult
@@ -150,7 +151,7 @@ def _fields(
 
 def show(result: RoutingResult, console: Console | None = None) -> None:
     """Print the tables, who is cheapest where, a chart, and what the checks found."""
-    out = console or _stdout_console()
+    out = console or stdout_console(_WIDTH)
     settings = result.settings
     out.print(
         f"{settings.nodes} nodes, {settings.subscriptions} subscriptions, seed {settings.seed}; "
@@ -175,12 +176,6 @@ def show(result: RoutingResult, console: Console | None = None) -> None:
     if result.beyond:
         out.print(_beyond_table(result))
     _show_verdict(result, out)
-
-
-def _stdout_console() -> Console:
-    """Wide enough for the tables, also where the terminal is not: a cut number is of no use."""
-    console = Console(highlight=False)
-    return Console(highlight=False, width=max(console.width if console.is_terminal else 0, _WIDTH))
 
 
 def _strategies_table(result: RoutingResult) -> Table:

@@ -17,9 +17,10 @@ Number = TypeVar("Number", int, float)
 def run_bench_matching(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if results differ."""
     from peersub.bench import report
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.matching import run_matching
 
-    result = run_matching(_settings(options), progress=report.stderr_progress())
+    result = run_matching(_settings(options), progress=stderr_progress())
     if options["as_json"]:
         print_json(report.as_json(result))
     else:

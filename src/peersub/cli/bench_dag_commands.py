@@ -18,7 +18,7 @@ def run_bench_anonymity(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a check failed."""
     from peersub.bench.anonymity import report
     from peersub.bench.anonymity.run import AnonymitySettings, run_anonymity
-    from peersub.bench.report import stderr_progress
+    from peersub.bench.harness import stderr_progress
 
     try:
         settings = AnonymitySettings(
@@ -40,7 +40,7 @@ def run_bench_dag(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a bound is broken."""
     from peersub.bench.dag import report
     from peersub.bench.dag.run import DagSettings, run_dag
-    from peersub.bench.report import stderr_progress
+    from peersub.bench.harness import stderr_progress
 
     try:
         settings = DagSettings(
@@ -60,9 +60,9 @@ def run_bench_dag(options: Mapping[str, Any]) -> int:
 
 def run_bench_layers(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a delivery was wrong."""
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.layers import report
     from peersub.bench.layers.run import LayersSettings, run_layers
-    from peersub.bench.report import stderr_progress
 
     try:
         settings = LayersSettings(

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import Trial, plain_table, report, run_trials
 from peersub.cli.failures import CommandError
-from peersub.cli.output import print_json
+
+if TYPE_CHECKING:
+    from peersub.bench.churn import ChurnResult
+    from peersub.bench.hostile import HostileResult
 
 __all__ = ["run_bench_churn", "run_bench_hostile"]
-
-
-def _teller() -> Callable[[str], None]:
-    console = Console(stderr=True)
-
-    def say(line: str) -> None:
-        console.print(f"  {line}", style="dim", highlight=False, markup=False)
-
-    return say
 
 
 def _check_machine() -> None:
@@ -44,23 +38,23 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
         overlay=options["overlay"],
         seed=options["seed"],
     )
-    result = asyncio.run(run_hostile(settings, _teller()))
-    if options["as_json"]:
-        print_json(result.as_dict())
-        return 1 if result.problems else 0
-    table = Table(title=f"{result.frames:,} hostile frames, {result.acts.total():,} connections")
-    table.add_column("counted as")
-    table.add_column("times", justify="right")
+    trial = Trial("hostile", settings.seed, lambda say: run_hostile(settings, say))
+    (finished,) = run_trials([trial])
+    shown = partial(_show_hostile, finished.outcome)
+    return report([finished], as_json=options["as_json"], tables=shown)
+
+
+def _show_hostile(result: HostileResult) -> Iterator[Table | str]:
+    title = f"{result.frames:,} hostile frames, {result.acts.total():,} connections"
+    table = plain_table(title, ("counted as",), ("times",))
     for reason, count in result.counted.items():
         table.add_row(reason, f"{count:,}")
-    console = Console()
-    console.print(table)
+    yield table
     shown = result.as_dict()
     for name in ("calm", "elsewhere", "attacked"):
-        console.print(f"latency, {name}: {shown[f'latency_ms_{name}']}", highlight=False)
+        yield f"latency, {name}: {shown[f'latency_ms_{name}']}"
     for name in ("latency_ratios", "resident_kb", "descriptors"):
-        console.print(f"{name.replace('_', ' ')}: {shown[name]}", highlight=False)
-    return _verdict(console, result.problems)
+        yield f"{name.replace('_', ' ')}: {shown[name]}"
 
 
 def run_bench_churn(options: Mapping[str, Any]) -> int:
@@ -75,25 +69,18 @@ def run_bench_churn(options: Mapping[str, Any]) -> int:
         rate=options["rate"],
         seed=options["seed"],
     )
-    result = asyncio.run(run_churn(settings, _teller()))
-    if options["as_json"]:
-        print_json(result.as_dict())
-        return 1 if result.problems else 0
-    table = Table(title=f"{result.changes.total():,} changes; nodes that stayed, first and last")
-    table.add_column("node")
-    for name in result.measures:
-        table.add_column(name.replace("_", " "), justify="right")
+    trial = Trial("churn", settings.seed, lambda say: run_churn(settings, say))
+    (finished,) = run_trials([trial])
+    shown = partial(_show_churn, finished.outcome)
+    return report([finished], as_json=options["as_json"], tables=shown)
+
+
+def _show_churn(result: ChurnResult) -> Iterator[Table | str]:
+    title = f"{result.changes.total():,} changes; nodes that stayed, first and last"
+    table = plain_table(title, ("node",), [name.replace("_", " ") for name in result.measures])
     for node, growths in result.growths.items():
         shown = [f"{each.first:,.0f} to {each.last:,.0f}" for each in growths.values()]
         table.add_row(node, *shown)
-    console = Console()
-    console.print(table)
-    console.print(f"changes: {dict(result.changes)}", highlight=False)
-    console.print(f"deliveries: {result.judgement.as_dict()}", highlight=False)
-    return _verdict(console, result.problems)
-
-
-def _verdict(console: Console, problems: list[str]) -> int:
-    for problem in problems:
-        console.print(problem, style="bold red", highlight=False, markup=False)
-    return 1 if problems else 0
+    yield table
+    yield f"changes: {dict(result.changes)}"
+    yield f"deliveries: {result.judgement.as_dict()}"

@@ -29,10 +29,10 @@ _FULL: dict[str, Any] = {
 
 def run_bench_network(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a delivery was wrong."""
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.network import report
     from peersub.bench.network.processes import ProcessFailedError
     from peersub.bench.network.run import run_network
-    from peersub.bench.report import stderr_progress
 
     try:
         result = run_network(_settings(options), progress=stderr_progress())

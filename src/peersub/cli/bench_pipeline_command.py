@@ -15,8 +15,8 @@ __all__ = ["run_bench_pipeline"]
 def run_bench_pipeline(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if results differ."""
     from peersub.bench import pipeline_report
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.pipeline import run_pipeline
-    from peersub.bench.report import stderr_progress
 
     result = run_pipeline(_settings(options), progress=stderr_progress())
     if options["as_json"]:

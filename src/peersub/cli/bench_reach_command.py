@@ -15,10 +15,10 @@ __all__ = ["run_bench_reach"]
 
 def run_bench_reach(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a check failed."""
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.reach import report
     from peersub.bench.reach.measure import Replication
     from peersub.bench.reach.run import ReachBenchSettings, run_reach
-    from peersub.bench.report import stderr_progress
 
     try:
         settings = ReachBenchSettings(

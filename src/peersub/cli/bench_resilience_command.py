@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import Finished, Say, Trial, plain_table, report, run_trials
 from peersub.cli.failures import CommandError
-from peersub.cli.output import print_json
+from peersub.cli.output import note
+
+if TYPE_CHECKING:
+    from peersub.bench.resilience.judging import Judgement
 
 __all__ = ["run_bench_resilience"]
 
@@ -25,15 +29,10 @@ PAUSES_MS_MAX: Final[Mapping[str, int]] = {
 
 def run_bench_resilience(options: Mapping[str, Any]) -> int:
     """Play the stories, each with every seed; 1 if something was missed, doubled, or too late."""
-    from peersub.bench.resilience.durable import (
-        DURABLE_STORIES,
-        DurableSettings,
-        run_durable_trial,
-    )
+    from peersub.bench.resilience.durable import DURABLE_STORIES
     from peersub.bench.resilience.namespaces import reason_not
-    from peersub.bench.resilience.trial import STORIES, TrialSettings, run_trial
+    from peersub.bench.resilience.trial import STORIES
 
-    error_console = Console(stderr=True)
     stories = [story.strip() for story in options["stories"].split(",") if story.strip()]
     known = (*STORIES, *DURABLE_STORIES)
     unknown = [story for story in stories if story not in known]
@@ -42,63 +41,78 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
     if options["nodes"] < 4:
         raise CommandError("--nodes is at least 4: a quarter of them fails.")
     if "cut" in stories and (missing := reason_not()) is not None:
-        error_console.print(f"cut is left out, it needs network namespaces: {missing}")
+        note(f"cut is left out, it needs network namespaces: {missing}")
         stories.remove("cut")
 
-    def say(line: str) -> None:
-        error_console.print(f"  {line}", style="dim", highlight=False, markup=False)
-
-    trials: list[dict[str, Any]] = []
-    for story in stories:
-        for seed in range(options["first"], options["first"] + options["seeds"]):
-            error_console.print(f"{story}, seed {seed}", highlight=False)
-            if story in DURABLE_STORIES:
-                durable = DurableSettings(
-                    rate=options["rate"],
-                    outage_s=options["outage"],
-                    is_replaced=story == "replaced",
-                )
-                judgement = asyncio.run(run_durable_trial(durable, say))
-            else:
-                settings = TrialSettings(
-                    nodes=options["nodes"],
-                    subscriptions_per_node=options["subscriptions"],
-                    rate=options["rate"],
-                    story=story,
-                    seed=seed,
-                )
-                judgement = asyncio.run(run_trial(settings, say))
-            found = {"story": story, "seed": seed, **judgement.as_dict()}
-            found["is_clean"] = judgement.is_clean
-            found["is_in_time"] = all(
-                pause <= PAUSES_MS_MAX[fault] for fault, pause in judgement.pauses_ms.items()
-            )
-            trials.append(found)
-    is_good = all(trial["is_clean"] and trial["is_in_time"] for trial in trials)
-    if options["as_json"]:
-        print_json({"trials": trials, "pauses_ms_max": dict(PAUSES_MS_MAX), "is_good": is_good})
-    else:
-        _show(trials)
-    return 0 if is_good else 1
+    trials = [
+        Trial(story, seed, partial(_play, options, story, seed))
+        for story in stories
+        for seed in range(options["first"], options["first"] + options["seeds"])
+    ]
+    finished = run_trials(trials)
+    return report(
+        finished,
+        as_json=options["as_json"],
+        tables=lambda: [_table(finished)],
+        facts={"pauses_ms_max": dict(PAUSES_MS_MAX)},
+    )
 
 
-def _show(trials: list[dict[str, Any]]) -> None:
-    table = Table(title="What subscribers noticed")
-    for name in ("story", "seed", "expected", "missed", "twice", "wrong", "p50 ms", "pauses, ms"):
-        table.add_column(name, justify="left" if name in ("story", "pauses, ms") else "right")
-    for trial in trials:
-        pauses = [
-            f"{fault}: {pause:,}" + ("" if pause <= PAUSES_MS_MAX[fault] else " (too long)")
-            for fault, pause in trial["pauses_ms"].items()
+@dataclass(frozen=True, slots=True)
+class _Noticed:
+    """What subscribers noticed of a story."""
+
+    judgement: Judgement
+
+    @property
+    def problems(self) -> list[str]:
+        found = [] if self.judgement.is_clean else [f"deliveries: {self.judgement.as_dict()}"]
+        return found + [
+            f"{fault}: subscribers waited {pause:,.0f} ms, at most {PAUSES_MS_MAX[fault]:,}"
+            for fault, pause in self.judgement.pauses_ms.items()
+            if pause > PAUSES_MS_MAX[fault]
         ]
-        table.add_row(
-            trial["story"],
-            str(trial["seed"]),
-            f"{trial['expected']:,}",
-            str(trial["missed"]),
-            str(trial["doubled"]),
-            str(trial["spurious"]),
-            f"{trial['latency_ms_p50']:.1f}",
-            "; ".join(pauses),
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.judgement.as_dict()
+
+
+async def _play(options: Mapping[str, Any], story: str, seed: int, say: Say) -> _Noticed:
+    from peersub.bench.resilience.durable import (
+        DURABLE_STORIES,
+        DurableSettings,
+        run_durable_trial,
+    )
+    from peersub.bench.resilience.trial import TrialSettings, run_trial
+
+    if story in DURABLE_STORIES:
+        durable = DurableSettings(
+            rate=options["rate"], outage_s=options["outage"], is_replaced=story == "replaced"
         )
-    Console().print(table)
+        return _Noticed(await run_durable_trial(durable, say))
+    settings = TrialSettings(
+        nodes=options["nodes"],
+        subscriptions_per_node=options["subscriptions"],
+        rate=options["rate"],
+        story=story,
+        seed=seed,
+    )
+    return _Noticed(await run_trial(settings, say))
+
+
+def _table(finished: list[Finished[_Noticed]]) -> Table:
+    columns = ("seed", "expected", "missed", "twice", "wrong", "p50 ms", "pauses, ms")
+    table = plain_table("What subscribers noticed", ("story",), columns)
+    for each in finished:
+        noticed = each.outcome.as_dict()
+        table.add_row(
+            each.trial.name,
+            str(each.trial.seed),
+            f"{noticed['expected']:,}",
+            str(noticed["missed"]),
+            str(noticed["doubled"]),
+            str(noticed["spurious"]),
+            f"{noticed['latency_ms_p50']:.1f}",
+            "; ".join(f"{fault}: {pause:,}" for fault, pause in noticed["pauses_ms"].items()),
+        )
+    return table

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 def run_bench_routing(options: Mapping[str, Any]) -> int:
     """Run the comparison with the knobs of the command line; 1 if a check failed."""
     from peersub.bench import routing_report
-    from peersub.bench.report import stderr_progress
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.routing import run_routing
 
     result = run_routing(_settings(options), progress=stderr_progress())

@@ -15,7 +15,7 @@ __all__ = ["folder_of", "run_bench_semantic"]
 
 def run_bench_semantic(options: Mapping[str, Any]) -> int:
     """Run the benchmark with the knobs of the command line; 1 if a check failed."""
-    from peersub.bench.report import stderr_progress
+    from peersub.bench.harness import stderr_progress
     from peersub.bench.semantic import report
     from peersub.bench.semantic.run import SemanticSettings, run_semantic
 

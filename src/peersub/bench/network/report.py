@@ -9,10 +9,11 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import stdout_console
 from peersub.bench.network.members import COLUMNS, ONE_BY_ONE
 from peersub.bench.network.run import HOPS, NetworkResult
 from peersub.bench.network.trials import TrialResult
-from peersub.bench.report import machine, stdout_console
+from peersub.bench.report import machine
 
 __all__ = ["Aim", "aims", "as_json", "exit_code", "show"]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import plain_table
 from peersub.bench.reach.measure import QUENCHINGS, Quenching
 from peersub.bench.reach.run import (
     BALANCED_MAP,
@@ -24,7 +25,6 @@ from peersub.bench.reach.simulated import OVERLOADED, ROUNDS_BEFORE
 from peersub.bench.reach.telling import CHANGES
 from peersub.bench.reach.workload import MapKind
 from peersub.bench.semantic.plots import Series, line_plot
-from peersub.bench.tables import plain_table
 
 __all__ = ["as_json", "exit_code", "show", "write"]
 

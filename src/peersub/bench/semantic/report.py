@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from peersub.bench.harness import plain_table, stdout_console
 from peersub.bench.semantic.graphs import GraphPoint
 from peersub.bench.semantic.plots import Series, line_plot
 from peersub.bench.semantic.run import SemanticResult
 from peersub.bench.semantic.trees import TreePoint
-from peersub.bench.tables import plain_table
 
 __all__ = ["as_json", "exit_code", "figures", "show", "write"]
 
@@ -135,7 +135,7 @@ def write(result: SemanticResult, folder: Path) -> list[Path]:
 
 def show(result: SemanticResult, console: Console | None = None) -> None:
     """Print the tables, and what the checks found."""
-    out = console or _stdout_console()
+    out = console or stdout_console(_WIDTH)
     settings, workload = result.settings, result.workload
     out.print(
         f"{result.schema}; seed {settings.seed}; {settings.documents:,} documents of "
@@ -154,12 +154,6 @@ def show(result: SemanticResult, console: Console | None = None) -> None:
         out.print(_figure_4(result))
         out.print(_graphs(result))
     _show_verdict(result, out)
-
-
-def _stdout_console() -> Console:
-    """Wide enough for the tables, also where the terminal is not: a cut number is of no use."""
-    console = Console(highlight=False)
-    return Console(highlight=False, width=max(console.width if console.is_terminal else 0, _WIDTH))
 
 
 def _figure_3(result: SemanticResult) -> Table:
