@@ -11,6 +11,7 @@ import pytest
 from peersub.overlays.core.records import EventSeen, IdentityStored
 from peersub.runtime.store import FailureKind, StageState, Store, StoreError, StoreSettings
 from peersub.runtime.store.changes import CommitStaged, KeepRecord, NameNode, StagePublications
+from peersub.runtime.store.formats import FORMAT_VERSION
 from runtime.store.store_helpers import (
     BEGIN_MS,
     Clock,
@@ -85,6 +86,39 @@ def test_nothing_is_left_beside_the_database_when_it_is_closed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node.lock", "node.sqlite"]
 
 
+def test_nobody_else_reads_the_files(tmp_path):
+    folder = tmp_path / "data"
+    before = os.umask(0)
+    try:
+        with Store(folder) as store:
+            write(store, stored("e1"))
+            assert modes(folder) == dict.fromkeys(
+                ["node.lock", "node.sqlite", "node.sqlite-shm", "node.sqlite-wal"], 0o600
+            ) | {"data": 0o700}
+        for path in [*folder.iterdir(), folder]:
+            path.chmod(0o755)
+        Store(folder).close()
+    finally:
+        os.umask(before)
+    assert modes(folder) == {"node.lock": 0o600, "node.sqlite": 0o600, "data": 0o700}
+
+
+def test_a_folder_with_files_of_others_is_left_open_to_them(tmp_path):
+    (tmp_path / "notes").write_text("text")
+    tmp_path.chmod(0o755)
+    Store(tmp_path).close()
+    assert modes(tmp_path) | {"notes": 0} == {
+        "node.lock": 0o600,
+        "node.sqlite": 0o600,
+        "notes": 0,
+        tmp_path.name: 0o755,
+    }
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in [*folder.iterdir(), folder]}
+
+
 # --- shared with nobody ------------------------------------------------------------------------
 
 OPEN = """
@@ -116,10 +150,12 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path):
     Store(tmp_path).close()
     database = tmp_path / "node.sqlite"
     with sqlite3.connect(database) as connection:
-        connection.execute("PRAGMA user_version = 7")
+        connection.execute("PRAGMA user_version = 77")
     connection.close()
     before = database.read_bytes()
-    with pytest.raises(StoreError, match=r"newer peersub \(format 7, this one knows 1\)"):
+    with pytest.raises(
+        StoreError, match=rf"newer peersub \(format 77, this one knows {FORMAT_VERSION}\)"
+    ):
         Store(tmp_path)
     assert database.read_bytes() == before
 

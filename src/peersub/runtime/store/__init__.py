@@ -3,7 +3,8 @@
 `store` is the door, `changes` all that can be asked of it. `writer` makes few transactions of many
 submissions, `applying` turns changes into rows: of the `history`, the `log`, the `mirror` of other
 nodes' subscriptions, `staging`. `reading` answers. `folder` holds the lock and repairs: `salvage`
-takes rows from the `pages` of a damaged file and of its `write_ahead` file.
+takes rows from the `pages` of a damaged file and of its `write_ahead` file. `schema` has the tables
+of today, `formats` the steps that lead there from each earlier format.
 """
 
 from peersub.runtime.store.failures import FailureKind, StoreError, StoreFailure

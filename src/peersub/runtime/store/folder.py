@@ -22,15 +22,10 @@ from typing import IO, Final
 
 from peersub.filters.filter import Filter
 from peersub.runtime.store.facts import EPOCH_BYTES, LOG_EPOCH, set_fact
-from peersub.runtime.store.failures import StoreError, is_damage
+from peersub.runtime.store.failures import StoreError, error_code, is_damage
+from peersub.runtime.store.formats import FORMAT_VERSION, migrate, tables
 from peersub.runtime.store.salvage import salvage
-from peersub.runtime.store.schema import (
-    APPLICATION_ID,
-    FORMAT_VERSION,
-    PAGE_BYTES,
-    TABLES,
-    create,
-)
+from peersub.runtime.store.schema import APPLICATION_ID, PAGE_BYTES, TABLES, create
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.write_ahead import read_write_ahead
 
@@ -38,6 +33,11 @@ __all__ = ["DATABASE", "create_database", "locked", "opened", "prepared"]
 
 DATABASE: Final = "node.sqlite"
 _LOCK: Final = "node.lock"
+_OURS: Final = "node."
+"""How the names of all files of a store begin."""
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+"""Events are for those who may have them: nobody else of the machine reads the files."""
 _VERSIONS_MAX: Final = 10_000
 """A version beyond is none: the header is damaged."""
 _CHECKPOINT_PAGES: Final = 2_000
@@ -53,7 +53,7 @@ def locked(folder: Path) -> IO[str]:
         StoreError: another process has it, or the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
         lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115
     except OSError as error:
         raise StoreError(f"{folder} cannot be used for data: {error.strerror or error}") from None
@@ -83,16 +83,16 @@ def prepared(folder: Path, settings: StoreSettings) -> list[str]:
     Raises:
         StoreError: there is one that this version must not touch, or none can be made.
     """
-    notices: list[str] = []
     database = folder / DATABASE
     try:
+        notices = _restrict(folder)
         if (salvaged := _beside(database, ".salvaged")).exists():
             _replace_damaged(database, salvaged)
             notices.append(f"{database} was damaged; its salvage was interrupted, and is done now")
         if not database.exists():
             _make_new(database)
         else:
-            damage = _damage(database, settings)
+            damage = _damage(database, settings) or _migrate(database, settings, notices)
             if damage is not None:
                 notices.append(_salvage(database, damage))
     except sqlite3.Error as error:
@@ -100,6 +100,21 @@ def prepared(folder: Path, settings: StoreSettings) -> list[str]:
     except OSError as error:
         raise StoreError(f"{folder} cannot be used: {error.strerror or error}") from error
     return notices
+
+
+def _restrict(folder: Path) -> list[str]:
+    """Let nobody else read the files of a store, nor list a folder that has no others."""
+    paths = list(folder.iterdir())
+    ours = [path for path in paths if path.name.startswith(_OURS)]
+    readable = []
+    for path, mode in [*((path, _FILE_MODE) for path in ours), (folder, _FOLDER_MODE)]:
+        is_shared = path is folder and len(ours) < len(paths)
+        if path.stat().st_mode & 0o077 and not is_shared:
+            try:
+                path.chmod(mode)
+            except OSError as error:
+                readable.append(f"others may read {path}, which cannot be changed: {error}")
+    return readable
 
 
 def opened(database: Path, settings: StoreSettings, *, writes: bool) -> sqlite3.Connection:
@@ -125,7 +140,7 @@ def create_database(connection: sqlite3.Connection) -> None:
     """Make the tables of an empty database; its log begins an epoch of its own."""
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum = NONE")
-    create(connection)
+    create(connection, FORMAT_VERSION)
     set_fact(connection, LOG_EPOCH, secrets.token_hex(EPOCH_BYTES).encode())
 
 
@@ -153,6 +168,8 @@ def _make_new(database: Path) -> None:
 def _unsafe(path: Path) -> sqlite3.Connection:
     """A new database that need not survive a crash while it is made."""
     path.unlink(missing_ok=True)
+    # SQLite gives the files beside it the mode of the database.
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE))
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
@@ -177,6 +194,29 @@ def _sync_folder(folder: Path) -> None:
 
 def _beside(database: Path, suffix: str) -> Path:
     return database.with_name(database.name + suffix)
+
+
+# --- databases of earlier formats ----------------------------------------------------------------
+
+
+def _migrate(database: Path, settings: StoreSettings, notices: list[str]) -> str | None:
+    """Bring a sound database to the format of today; what is wrong with it, or None."""
+    with closing(_connected(database, settings)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == FORMAT_VERSION:
+            return None
+        try:
+            migrate(connection, version)
+        except sqlite3.DatabaseError as error:
+            if is_damage(error) or error_code(error) == sqlite3.SQLITE_ERROR:
+                # Its tables are not those of the format that it claims to have.
+                return f"its header is damaged: {error}"
+            raise
+    notices.append(
+        f"{database} was brought from format {version} to format {FORMAT_VERSION}: earlier "
+        "versions of peersub cannot open it any more"
+    )
+    return None
 
 
 # --- damaged databases ---------------------------------------------------------------------------
@@ -209,8 +249,8 @@ def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | 
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    tables = {name for (name,) in listed}
-    if owner != APPLICATION_ID and not tables & TABLES.keys():
+    found = {name for (name,) in listed}
+    if owner != APPLICATION_ID and not found & TABLES.keys():
         raise StoreError(
             f"{database} is a database of another program: give this node another folder with "
             "--data"
@@ -220,7 +260,8 @@ def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | 
             f"{database} was written by a newer peersub (format {version}, this one knows "
             f"{FORMAT_VERSION}): install that one, or give this node another folder with --data"
         )
-    if owner != APPLICATION_ID or version != FORMAT_VERSION or not tables >= TABLES.keys():
+    is_known = owner == APPLICATION_ID and 1 <= version <= FORMAT_VERSION
+    if not is_known or not found >= tables(version):
         return "its header is damaged"
     return None
 

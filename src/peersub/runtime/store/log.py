@@ -178,16 +178,17 @@ class EventLog:
         """Remove all up to this position, and count for each subscription what it had not read."""
         execute = self._connection.execute
         for number, cursor in execute("SELECT number, cursor FROM subscriptions").fetchall():
-            (unread,) = execute(
-                "SELECT count(*) FROM log_entries "
+            unread, last = execute(
+                "SELECT count(*), max(position) FROM log_entries "
                 "WHERE subscription = ? AND position > ? AND position <= ?",
                 (number, cursor, position),
             ).fetchone()
             if unread:
                 self.trimmed_unread += unread
                 execute(
-                    "UPDATE subscriptions SET trimmed_unread = trimmed_unread + ? WHERE number = ?",
-                    (unread, number),
+                    "UPDATE subscriptions SET trimmed_unread = trimmed_unread + ?, "
+                    "trimmed_through = ? WHERE number = ?",
+                    (unread, last, number),
                 )
             execute(
                 "DELETE FROM log_entries WHERE subscription = ? AND position <= ?",

@@ -73,6 +73,8 @@ class DurableSubscription:
     created_ms: int
     trimmed_unread: int
     """Events that the log's bounds cut off before the consumer had read them."""
+    trimmed_through: int
+    """The position of the last of them, or 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,9 @@ def restored_records(connection: sqlite3.Connection) -> tuple[Record, ...]:
 
 # --- the log -------------------------------------------------------------------------------------
 
-_DURABLE: Final = "SELECT name, filter, cursor, created_ms, trimmed_unread FROM subscriptions"
+_DURABLE: Final = (
+    "SELECT name, filter, cursor, created_ms, trimmed_unread, trimmed_through FROM subscriptions"
+)
 
 
 def durable_subscriptions(connection: sqlite3.Connection) -> list[DurableSubscription]:

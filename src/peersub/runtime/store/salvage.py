@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
+from peersub.runtime.store.formats import brought_forward
 from peersub.runtime.store.pages import DatabasePages, Row, has_shape
 from peersub.runtime.store.rows import is_sound, numbers_of
 from peersub.runtime.store.schema import EVENT_COLUMNS, PAGE_BYTES, TABLES, Table
@@ -102,18 +103,20 @@ def _database(content: Any, size: int, ahead: bytes, newest: WriteAhead) -> Data
 
 def _take(target: sqlite3.Connection, row: Row, found: Salvaged) -> None:
     rowid, values = row
-    for name, table in TABLES.items():
-        if has_shape(values, table.shape):
-            if table.shape[0] == "N":
-                values = (rowid, *values[1:])
-            if not _has_sound_content(table, values):
-                found.unsound[name] += 1
-                return
-            # What a tree led to came first, and stays.
-            places = ", ".join("?" * len(values))
-            done = target.execute(f"INSERT OR IGNORE INTO {name} VALUES ({places})", values)
-            found.rows[name] += done.rowcount
-            return
+    place = brought_forward(values)
+    if place is None:
+        return
+    name, values = place
+    table = TABLES[name]
+    if table.shape[0] == "N":
+        values = (rowid, *values[1:])
+    if not _has_sound_content(table, values):
+        found.unsound[name] += 1
+        return
+    # What a tree led to came first, and stays.
+    places = ", ".join("?" * len(values))
+    done = target.execute(f"INSERT OR IGNORE INTO {name} VALUES ({places})", values)
+    found.rows[name] += done.rowcount
 
 
 def _has_sound_content(table: Table, values: tuple[Any, ...]) -> bool:

@@ -3,6 +3,7 @@
 Whatever matters stands in tables with a rowid, whose rows can be told from each other by the kinds
 of their columns alone: rows found on a page that no tree leads to any more find their table by
 their shape (`salvage`). What is not such a table (`log_entries`, indexes) follows from the others.
+A change here is a step of the format as well (`formats`).
 
 An event is five columns everywhere: id, delivery, attributes, body, and a checksum of these, since
 SQLite notices damage to its own structure, not to the content of a row.
@@ -16,14 +17,12 @@ from typing import Final, NamedTuple
 __all__ = [
     "APPLICATION_ID",
     "EVENT_COLUMNS",
-    "FORMAT_VERSION",
     "PAGE_BYTES",
     "TABLES",
     "Table",
     "create",
 ]
 
-FORMAT_VERSION: Final = 1
 APPLICATION_ID: Final = 0x70737562
 """Says in the file's header whose database it is: "psub"."""
 PAGE_BYTES: Final = 4_096
@@ -67,11 +66,11 @@ TABLES: Final[dict[str, Table]] = {
         f"at_ms INTEGER NOT NULL, hops INTEGER NOT NULL, {_EVENT}",
     ),
     "subscriptions": Table(
-        "number, name, filter, cursor, created_ms, trimmed_unread",
-        "NTBIII",
+        "number, name, filter, cursor, created_ms, trimmed_unread, trimmed_through",
+        "NTBIIII",
         "number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, "
         "filter BLOB NOT NULL, cursor INTEGER NOT NULL, created_ms INTEGER NOT NULL, "
-        "trimmed_unread INTEGER NOT NULL DEFAULT 0",
+        "trimmed_unread INTEGER NOT NULL DEFAULT 0, trimmed_through INTEGER NOT NULL DEFAULT 0",
     ),
     "log": Table(
         f"position, at_ms, hops, subscriptions, {EVENT_COLUMNS}",
@@ -114,13 +113,13 @@ CREATE INDEX retained_by_home ON retained (home)
 """
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Make all tables in an empty database."""
+def create(connection: sqlite3.Connection, version: int) -> None:
+    """Make all tables in an empty database of this format."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("BEGIN")
     for name, table in TABLES.items():
         connection.execute(f"CREATE TABLE {name} ({table.definition})")
     for statement in _DERIVED.split(";"):
         connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")

@@ -1,0 +1,92 @@
+"""The formats of a store, one after the other: how a database of an earlier one becomes today's.
+
+A database says its format in its header (`user_version`). `STEPS` lead from each format to the next
+one, the first from format 1 to format 2. Whoever changes a table adds a step, and changes `schema`
+in the same way: a new database is made by `schema` alone, an old one goes through the steps.
+
+A step also says which rows earlier formats had where a table's shape changes. A salvage cannot ask
+a damaged header for the format, and SQLite leaves rows as they are when a column is added: so each
+row is recognised by its own shape, and brought forward step by step (`brought_forward`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from peersub.runtime.store.pages import has_shape
+from peersub.runtime.store.schema import TABLES
+
+__all__ = ["FORMAT_VERSION", "STEPS", "EarlierRow", "Step", "brought_forward", "migrate", "tables"]
+
+
+class EarlierRow(NamedTuple):
+    """A row as formats before a step had it, and how it looks after the step.
+
+    `table` is where it belongs after the step; no other row of any format may have this shape.
+    """
+
+    table: str
+    shape: str
+    bring_forward: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+class Step(NamedTuple):
+    """From one format to the next, within one transaction."""
+
+    change: Callable[[sqlite3.Connection], None]
+    adds: frozenset[str] = frozenset()
+    """Tables that are new."""
+    earlier: tuple[EarlierRow, ...] = ()
+
+
+def _count_cuts_by_position(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "ALTER TABLE subscriptions ADD COLUMN trimmed_through INTEGER NOT NULL DEFAULT 0"
+    )
+
+
+STEPS: Final = (
+    Step(
+        _count_cuts_by_position,
+        earlier=(EarlierRow("subscriptions", "NTBIII", lambda values: (*values, 0)),),
+    ),
+)
+FORMAT_VERSION: Final = 1 + len(STEPS)
+
+
+def tables(version: int) -> frozenset[str]:
+    """The tables that a database of a format has, of those of today."""
+    return frozenset(TABLES).difference(*(step.adds for step in STEPS[version - 1 :]))
+
+
+def migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Bring a sound database of a format to that of today, wholly or not at all.
+
+    Raises:
+        sqlite3.Error: it cannot be done; nothing has changed.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in STEPS[version - 1 :]:
+            step.change(connection)
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def brought_forward(values: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]] | None:
+    """The table of today that a row of any format belongs to, and the row as it stands there."""
+    for step in STEPS:
+        for earlier in step.earlier:
+            if has_shape(values, earlier.shape):
+                values = earlier.bring_forward(values)
+                break
+    for name, table in TABLES.items():
+        if has_shape(values, table.shape):
+            return name, values
+    return None
