@@ -236,6 +236,15 @@ def test_status_shows_the_node(run, node):
     assert status["node"] == node.node and status["subscriptions"] == 1
 
 
+def test_names_of_strangers_command_no_terminal(run, node):
+    evil = "\x1b[2J\x1b]0;owned\x07\nclient-9 \u202etrusted\u2066"
+    with connect(node.node, name=evil) as client, client.subscribe("TRUE", name=evil):
+        shown = run("status", "--node", node.node)
+    assert "\\x1b[2J" in shown.out and "\\u202e" in shown.out
+    assert all(character.isprintable() for character in shown.out.replace("\n", ""))
+    assert not any(line.startswith("client-9") for line in shown.out.splitlines())
+
+
 @pytest.mark.parametrize("command", [("pub", "{}"), ("sub", "TRUE"), ("status",)])
 def test_nobody_there_is_one_line_that_says_what_to_do(run, nowhere, command, monkeypatch):
     monkeypatch.setenv("PEERSUB_NODE", nowhere)

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from peersub.cli.failures import ExitCode, message_of
+from peersub.cli.output import note
 
 __all__ = ["main"]
 
@@ -92,11 +93,7 @@ def _wrong_usage(error: Exception) -> int:
 def _complain(message: str, prefix: str = "peersub: error") -> None:
     from peersub.files.errors import one_line
 
-    line = f"{prefix}: {one_line(message)}"
-    try:
-        print(line, file=sys.stderr)
-    except UnicodeEncodeError:
-        print(line.encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    note(f"{prefix}: {one_line(message)}")
 
 
 def _forget_stdout() -> None:

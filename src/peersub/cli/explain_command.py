@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.output import print_json, say
+from peersub.events.printable import escape_line
 
 if TYPE_CHECKING:
     from peersub.trace.explain import Hop
@@ -34,11 +35,9 @@ def run_explain_delivery(
     if as_json:
         print_json(asdict(found))
     else:
-        say(f"{found.verdict}: {found.sentences[0]}")
-        for sentence in found.sentences[1:]:
-            say(f"  {sentence}")
-        for hop in found.path:
-            say(f"  {_hop_text(hop)}")
+        further = [*found.sentences[1:], *map(_hop_text, found.path)]
+        for line in (f"{found.verdict}: {found.sentences[0]}", *(f"  {each}" for each in further)):
+            say(escape_line(line))
     return ExitCode.DONE if found.verdict is Verdict.DELIVERED else ExitCode.NO_MATCH
 
 

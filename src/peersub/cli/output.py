@@ -6,11 +6,14 @@ import json
 import sys
 from typing import Any
 
+from peersub.events.printable import escape_line, escape_lines
+
 __all__ = ["note", "print_json", "say", "warn"]
 
 
 def say(line: str = "") -> None:
-    """A line of the result."""
+    """A line of the result, or several; what could command a terminal is escaped."""
+    line = escape_lines(line)
     try:
         print(line)
     except UnicodeEncodeError:
@@ -23,7 +26,8 @@ def print_json(value: Any) -> None:
 
 
 def note(line: str) -> None:
-    """A line for the reader, not for the next program."""
+    """A line for the reader, not for the next program; it stays one, whatever is in it."""
+    line = escape_line(line)
     try:
         print(line, file=sys.stderr)
     except UnicodeEncodeError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from peersub.cli.failures import ExitCode
 from peersub.cli.light_client import with_node
 from peersub.cli.output import print_json
+from peersub.events.printable import escape_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +45,7 @@ def _show(status: Mapping[str, Any]) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     overlay = status.get("overlay", {})
-    console.print(f"node {status['node']} of the network {status['network']!r}")
+    console.print(f"node {escape_line(status['node'])} of the network {status['network']!r}")
     rows = {name: _short(value) for name, value in overlay.items() if _is_plain(value)}
     rows["subscriptions"] = str(status.get("subscriptions", 0))
     rows["publications under way"] = str(status.get("publications_under_way", 0))
@@ -97,6 +98,6 @@ def _table(console: Console, title: str, heads: tuple[str, ...], rows: list[list
         is_number = all(row[place].replace(",", "").isdigit() for row in rows)
         table.add_column(head, justify="right" if is_number and place else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape_line, row))
     console.print()
     console.print(table)
