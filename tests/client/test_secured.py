@@ -169,3 +169,21 @@ def test_all_connections_of_a_client_share_its_rate():
     assert rules.permit_publish("ann", event) is None
     assert "may not publish" in rules.permit_publish("bob", event)
     assert rules.limits("ann").subscriptions_max == 10_000
+
+
+@on_loop
+async def test_a_certificate_that_expires_ends_its_connections(files):
+    expired = "a connection with a certificate that has expired"
+    async with (
+        serving(files) as first,
+        second_node(files, first) as second,
+        connect(first.name, tls=files["ann"], reconnect=False) as ann,
+    ):
+        await until(lambda: second.name in first.status()["connections"]["links"])
+        assert not first.counters[expired]
+        first.security.now_s = lambda: datetime.now(UTC).timestamp() + 366 * 86_400
+        # Nobody else notices: to others the certificates are as good as before.
+        await until(lambda: first.counters[expired] >= 2)
+        await until(lambda: not first.status()["connections"]["clients"])
+        with pytest.raises(ConnectError):
+            await ann.status()

@@ -177,6 +177,7 @@ class LiveNode:
             server_tls=None if security is None else security.server_tls,
             client_tls=None if security is None else security.client_tls,
             check_peer=None if security is None else security.node_refusal,
+            expiry=None if security is None else security.expiry,
         )
         host, port = split_address(settings.listen)
         try:

@@ -6,6 +6,7 @@ its holder may be the node that it says it is, or a client, and whether it was t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from peersub.overlays.core.node import Node
 from peersub.overlays.core.rumour_messages import Rumour
 from peersub.overlays.core.rumours import spread_rumours
 from peersub.runtime.connection import Connection
+from peersub.runtime.security.certificates import facts_of, read_certificate
 from peersub.runtime.security.errors import SecurityError
 from peersub.runtime.security.identity import PeerIdentity, client_refusal, node_refusal
 from peersub.runtime.security.revocations import (
@@ -40,6 +42,7 @@ class NodeSecurity:
 
     Attributes:
         revocations: the certificates that were taken back.
+        now_s: the wall clock, which certificates go by.
     """
 
     def __init__(self, settings: TlsSettings, revocations: Path | None = None) -> None:
@@ -47,6 +50,9 @@ class NodeSecurity:
         self.client_tls = client_context(settings)
         self._verifier = Verifier(settings.ca)
         self.revocations = RevocationSet(self._verifier, revocations)
+        authority = facts_of(read_certificate(settings.ca), settings.ca)
+        self._authority_until_s = authority.valid_until.timestamp()
+        self.now_s: Callable[[], float] = time.time
 
     def spread(self, node: Node, on_revoked: Callable[[], None]) -> None:
         """Let the node, which has no links yet, hear and tell what was taken back."""
@@ -62,6 +68,18 @@ class NodeSecurity:
         """Whether the certificate at the other end was taken back."""
         identity = connection.peer_identity
         return isinstance(identity, PeerIdentity) and identity.serial in self.revocations
+
+    def expiry(self, connection: Connection) -> str | None:
+        """Why a connection may not last any longer: a certificate has expired; None if none has."""
+        identity = connection.peer_identity
+        if not isinstance(identity, PeerIdentity):
+            return None
+        now_s = self.now_s()
+        if now_s > identity.valid_until_s:
+            return f"the certificate of {identity} has expired"
+        if now_s > self._authority_until_s:
+            return "the certificate of the network's authority has expired"
+        return None
 
     def rumour_of(self, statement: bytes) -> Rumour:
         """What a statement of the authority is to others.

@@ -122,6 +122,7 @@ class Transport:
         server_tls: what to accept connections with, if with TLS.
         client_tls: what to dial with.
         check_peer: says why the other end may not be this node, by what its certificate says.
+        expiry: says why a connection may not last any longer; it is asked all the time.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Transport:
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
         check_peer: Callable[[Connection, str], str | None] | None = None,
+        expiry: Callable[[Connection], str | None] | None = None,
     ) -> None:
         self.name = name
         self.links: dict[str, _Link] = {}
@@ -147,6 +149,7 @@ class Transport:
         self._server_tls = server_tls
         self._client_tls = client_tls
         self._check_peer = check_peer
+        self._expiry = expiry
         self._attempts: dict[str, _Attempt] = {}
         self._failures: dict[str, tuple[int, int, str]] = {}
         """Per node: attempts in a row that failed, until when it is not dialled, and why."""
@@ -513,10 +516,21 @@ class Transport:
                 reason = connection.tick(now_ms, late_ms)
                 if reason is not None:
                     connection.abort(reason)
+            self._end_expired()
             self._doubt_silent(now_ms)
             self._give_up_silent(now_ms)
             # A congested link that was lost, or has turned out to be slow, relieves as well.
             self._go_on_if_relieved()
+
+    def _end_expired(self) -> None:
+        """End the connections of those whose certificates have expired meanwhile."""
+        if self._expiry is None:
+            return
+        for connection in self._connections():
+            reason = self._expiry(connection)
+            if reason is not None:
+                self._counters.add("a connection with a certificate that has expired")
+                connection.abort(reason)
 
     def _doubt_silent(self, now_ms: int) -> None:
         """Say over which connections nothing is heard just now, and where that is over.

@@ -122,7 +122,8 @@ def facts_of(certificate: x509.Certificate, path: Path) -> CertificateFacts:
         except x509.ExtensionNotFound:
             pass
         try:
-            identity = PeerIdentity.read(uris, certificate.serial_number, hosts)
+            valid_until_s = certificate.not_valid_after_utc.timestamp()
+            identity = PeerIdentity.read(uris, certificate.serial_number, hosts, valid_until_s)
         except SecurityError as error:
             raise SecurityError(f"{path}: {error}") from None
     issuers = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)

@@ -6,9 +6,10 @@ The authority alone writes them. A node may also act as a client; a client never
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import ip_address
+from math import inf
 
 from peersub.runtime.addresses import split_address
 from peersub.runtime.security.errors import SecurityError
@@ -35,12 +36,14 @@ class PeerIdentity:
         name: the node's or the client's own name; permissions are by it.
         serial: the number of the certificate; revocations are by it.
         hosts: the host names and addresses that a node may have.
+        valid_until_s: when the certificate expires, in seconds since 1970.
     """
 
     role: Role
     name: str
     serial: int
     hosts: tuple[str, ...] = ()
+    valid_until_s: float = field(default=inf, compare=False)
 
     @property
     def uri(self) -> str:
@@ -55,7 +58,9 @@ class PeerIdentity:
         return f"{self.role.value} {self.name}"
 
     @classmethod
-    def read(cls, uris: list[str], serial: int, hosts: list[str]) -> PeerIdentity:
+    def read(
+        cls, uris: list[str], serial: int, hosts: list[str], valid_until_s: float = inf
+    ) -> PeerIdentity:
         """What a certificate with these URIs says.
 
         Raises:
@@ -71,7 +76,8 @@ class PeerIdentity:
             raise SecurityError(
                 f"the certificate is for {role!r}, which this version does not know"
             )
-        return cls(Role(role), name, serial, tuple(host_form(host) for host in hosts))
+        forms = tuple(host_form(host) for host in hosts)
+        return cls(Role(role), name, serial, forms, valid_until_s)
 
 
 def check_name(name: str) -> str:

@@ -112,7 +112,8 @@ def peer_identity(connection: ssl.SSLObject | ssl.SSLSocket) -> PeerIdentity:
         names.setdefault(kind, []).append(name)
     serial = int(str(shown.get("serialNumber", "0")), 16)
     hosts = [*names.get("DNS", ()), *names.get("IP Address", ())]
-    return PeerIdentity.read(names.get("URI", []), serial, hosts)
+    valid_until_s = ssl.cert_time_to_seconds(str(shown["notAfter"]))
+    return PeerIdentity.read(names.get("URI", []), serial, hosts, valid_until_s)
 
 
 def handshake_failure(error: Exception) -> str:
