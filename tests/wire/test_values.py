@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from peersub.events.envelope import content_hash
 from peersub.events.kinds import comparable, kind_of
 from peersub.wire import UnnamedValue, WireError, pack_attributes, unpack_attributes
-from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, VALUE_NESTING_MAX
+from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, CONTAINERS_MAX, VALUE_NESTING_MAX
 from strategies import ALL_VALUES, events, examples
 from wire.message_strategies import spelled
 
@@ -287,3 +287,13 @@ def test_any_bytes_are_read_or_refused(packed):
 def test_values_of_other_versions_are_passed_on_as_they_came(code):
     packed = pack_attributes({"a": Ext(code, b"abc")})
     assert pack_attributes(unpack_attributes(packed)) == packed
+
+
+def test_records_and_lists_of_one_event_are_counted():
+    most = {"a": [[]] * (CONTAINERS_MAX - 2)}
+    assert unpack_attributes(pack_attributes(most)) == most
+    packed = msgspec.msgpack.encode({"a": [[]] * (CONTAINERS_MAX - 1)})
+    with pytest.raises(WireError, match="records and lists"):
+        unpack_attributes(packed)
+    with pytest.raises(WireError, match="records and lists"):
+        pack_attributes({"a": [{}] * (CONTAINERS_MAX - 1)})

@@ -15,7 +15,7 @@ from peersub.events.arrow import rows_of_table, table_of_rows
 from peersub.events.envelope import Event, identifier_of
 from peersub.runtime.client_queue import event_bytes
 from peersub.wire import sealed
-from peersub.wire.client_messages import Batch, Publication
+from peersub.wire.client_messages import Batch, BatchSizeError, Publication
 from peersub.wire.client_messages import Delivery as Promise
 
 __all__ = [
@@ -91,9 +91,11 @@ def pieces_of(
     while chunk := list(islice(source, BATCH_ROWS if with_batches else EVENTS_AT_ONCE_MAX)):
         if with_batches and _fit_columns(chunk):
             table = table_of_rows(cast(list[Mapping[str, Any]], chunk))
-            if table.nbytes <= PIECE_BYTES and not _has_wide_integers(table):
-                yield _batch(table, promise)
-                continue
+            if not _has_wide_integers(table):
+                batch = _batch(table, promise)
+                if batch is not None:
+                    yield batch
+                    continue
         yield from _single_pieces(chunk, promise)
 
 
@@ -101,14 +103,19 @@ def _table_pieces(table: Any, promise: Promise, *, with_batches: bool) -> Iterat
     columns = with_batches and "id" not in table.column_names and table.num_columns
     for start in range(0, table.num_rows, BATCH_ROWS):
         part = table.slice(start, BATCH_ROWS)
-        if columns and part.num_rows >= BATCH_FROM and part.nbytes <= PIECE_BYTES:
-            yield _batch(part, promise)
-        else:
-            yield from _single_pieces(rows_of_table(part), promise)
+        is_many = columns and part.num_rows >= BATCH_FROM
+        batch = _batch(part, promise) if is_many else None
+        yield from _single_pieces(rows_of_table(part), promise) if batch is None else (batch,)
 
 
-def _batch(table: Any, promise: Promise) -> Piece:
-    batch = Batch.of(secrets.token_hex(12), table, delivery=promise)
+def _batch(table: Any, promise: Promise) -> Piece | None:
+    """The rows in columns; None if they are too large to travel together."""
+    if table.nbytes > PIECE_BYTES:
+        return None
+    try:
+        batch = Batch.of(secrets.token_hex(12), table, delivery=promise)
+    except BatchSizeError:
+        return None
     return [(batch, table.nbytes)]
 
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.batch_bounds import BatchSizeError
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
 
@@ -29,6 +30,7 @@ __all__ = [
     "Acknowledged",
     "Answered",
     "Batch",
+    "BatchSizeError",
     "ClientHello",
     "ClientRefused",
     "ClientWelcome",

@@ -32,6 +32,8 @@ MESSAGE_NESTING_MAX: Final = 4
 
 VALUE_NESTING_MAX: Final = 128
 """Records and lists inside of each other in an attribute."""
+CONTAINERS_MAX: Final = 65_536
+"""Records and lists in the attributes of one event: a byte each, some hundred in memory."""
 UNNAMED_CHARACTERS_MAX: Final = 1_024
 """Of the description by which a value of no kind travels."""
 

@@ -36,7 +36,12 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from peersub.events.kinds import is_missing, plain_value, timestamp_key
 from peersub.wire.errors import WireError
-from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, UNNAMED_CHARACTERS_MAX, VALUE_NESTING_MAX
+from peersub.wire.limits import (
+    ATTRIBUTES_BYTES_MAX,
+    CONTAINERS_MAX,
+    UNNAMED_CHARACTERS_MAX,
+    VALUE_NESTING_MAX,
+)
 
 __all__ = ["UnnamedValue", "pack_attributes", "unpack_attributes"]
 
@@ -93,6 +98,8 @@ def pack_attributes(attributes: Mapping[str, Any]) -> bytes:
             f"attributes of {len(packed):,} bytes are more than {ATTRIBUTES_BYTES_MAX:,}: "
             "put large content into the body"
         )
+    if len(packed) > CONTAINERS_MAX and not _PLAIN.issuperset(map(type, attributes.values())):
+        unpack_attributes(packed)  # Nobody would take what cannot be unpacked.
     return packed
 
 
@@ -198,10 +205,12 @@ def unpack_attributes(packed: bytes) -> dict[str, Any]:
     return attributes
 
 
-def _check(container: dict[Any, Any] | list[Any], room: int) -> None:
-    """Names are text, and nothing is nested too deep."""
+def _check(container: dict[Any, Any] | list[Any], room: int, seen: int = 1) -> int:
+    """Names are text, nothing is nested too deep; containers, with those `seen` before."""
     if room < 0:
         raise ValueError(f"nested deeper than {VALUE_NESTING_MAX} levels")
+    if seen > CONTAINERS_MAX:
+        raise ValueError(f"more than {CONTAINERS_MAX:,} records and lists")
     if type(container) is list:
         values: Any = container
     else:
@@ -212,7 +221,8 @@ def _check(container: dict[Any, Any] | list[Any], room: int) -> None:
     if not _CONTAINERS.isdisjoint(map(type, values)):
         for value in values:
             if type(value) in _CONTAINERS:
-                _check(value, room - 1)
+                seen = _check(value, room - 1, seen + 1)
+    return seen
 
 
 def _read_extension(code: int, data: memoryview) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.arrow import rows_of_table
+from peersub.overlays.core.batch_bounds import check_repeats, check_stream
 from peersub.overlays.core.publication import Delivery, Publication
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ BATCH_ROWS_MAX: Final = 16_384
 """Events of one batch; who publishes more makes several."""
 BATCH_ID_BYTES_MAX: Final = 48
 """Leaves room for the number in an event's identifier."""
+CHUNKS_MAX: Final = 16
+"""Pieces in which the columns of a batch travel; more are put together before."""
 _BODY: Final = b"peersub.body"
 """Marks, in the schema, that the last column has the bodies."""
 _SEPARATOR: Final = "/"
@@ -100,6 +103,7 @@ class Batch:
         """All rows of a table, as published.
 
         Raises:
+            BatchSizeError: the values would take too much memory where the batch arrives.
             ValueError: there are too many, the name is too long, or two columns have one name.
         """
         import numpy as np
@@ -110,7 +114,10 @@ class Batch:
             raise ValueError(f"the name of a batch has 1 to {BATCH_ID_BYTES_MAX} bytes")
         _check_columns(table, bodies)
         numbers = np.arange(table.num_rows, dtype=np.uint32)
-        return cls(batch_id, numbers, table.num_rows, delivery=delivery, table=table, bodies=bodies)
+        made = cls(batch_id, numbers, table.num_rows, delivery=delivery, table=table, bodies=bodies)
+        check_stream(made.packed)
+        check_repeats(table)
+        return made
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -152,6 +159,8 @@ class Batch:
             int(numbers[-1]) >= self.total or bool(np.any(numbers[1:] <= numbers[:-1]))
         ):
             raise ValueError("the numbers of a batch do not rise")
+        assert self._packed is not None
+        check_stream(self._packed)
         try:
             with pa.ipc.open_stream(pa.py_buffer(self._packed)) as stream:
                 table = stream.read_all()
@@ -166,6 +175,7 @@ class Batch:
             bodies = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
             table = table.remove_column(table.num_columns - 1)
         _check_columns(table, bodies)
+        check_repeats(table)
         self._table, self._bodies = table, bodies
 
     @property
@@ -183,6 +193,8 @@ class Batch:
                 table = table.replace_schema_metadata({_BODY: b"1"})
             else:
                 table = table.replace_schema_metadata(None)
+            if any(column.num_chunks > CHUNKS_MAX for column in table.columns):
+                table = table.combine_chunks()
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as stream:
                 stream.write_table(table)
@@ -258,14 +270,36 @@ def _check_columns(table: pa.Table, bodies: pa.Array | None) -> None:
         raise ValueError("a batch has other bodies than events")
 
 
+def _is_made_of_others(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        kind.num_fields or pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType)
+    )
+
+
+_KINDS_REFUSED: Final = (
+    "is_string_view",
+    "is_binary_view",
+    "is_list_view",
+    "is_large_list_view",
+    "is_run_end_encoded",
+)
+"""Kinds of columns whose values may overlap, by their tests in `pyarrow.types`."""
+
+
 def _check_type(kind: pa.DataType) -> None:
     """Read all names within a type, and look for kinds that cannot be taken apart."""
     import pyarrow as pa
 
     types = pa.types
-    for is_kind in (types.is_string_view, types.is_binary_view, types.is_run_end_encoded):
-        if is_kind(kind):
-            raise ValueError(f"a batch has no columns of {kind}: cast them to a plain type")
+    if isinstance(kind, pa.BaseExtensionType):
+        _check_type(kind.storage_type)
+    if types.is_dictionary(kind):
+        _check_type(kind.value_type)
+    is_refused = any(getattr(types, test)(kind) for test in _KINDS_REFUSED)
+    if is_refused or (types.is_dictionary(kind) and _is_made_of_others(kind.value_type)):
+        raise ValueError(f"a batch has no columns of {kind}: cast them to a plain type")
     for place in range(kind.num_fields):
         field = kind.field(place)
         _ = field.name  # a ValueError where it is no Unicode
