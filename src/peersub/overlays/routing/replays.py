@@ -5,6 +5,7 @@ Many go in slices, each when those before it are confirmed: a busy network repla
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 
@@ -31,7 +32,7 @@ class Replays:
         self._events_max = events_max
         self._slice_max = slice_max
         self._published: History[str] = History(events_max, horizon_ms)
-        self._kept: dict[str, Publication | Batch] = {}
+        self._kept: OrderedDict[str, Publication | Batch] = OrderedDict()
         self._kept_events = 0
         self._waiting: dict[str, None] = {}
 
@@ -50,7 +51,8 @@ class Replays:
 
     def _forget(self, now_ms: int) -> None:
         self._published.forget(now_ms)
-        for event_id in list(self._kept):
+        while self._kept:
+            event_id = next(iter(self._kept))
             # What was published last is kept, also a batch of more events than that.
             is_too_much = self._kept_events > self._events_max and len(self._kept) > 1
             if event_id in self._published and not is_too_much:
