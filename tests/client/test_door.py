@@ -9,8 +9,9 @@ from client.turns import on_loop, settle, until
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.runtime.client_door import ClientDoor, DurableHolders
+from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
+from peersub.runtime.client_shares import DurableHolders
 from peersub.wire import sealed
 from peersub.wire.client_messages import (
     BATCHES,

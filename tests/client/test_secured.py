@@ -66,7 +66,7 @@ async def serving(files, permissions=None):
 @on_loop
 async def test_with_certificates_all_is_as_without(files):
     async with (
-        join(tls=files["n1"]) as first,
+        join(tls=files["n1"], permissions=Permissions.unbounded()) as first,
         join(first.node, tls=files["n2"]) as second,
         connect(first.node, tls=files["ann"]) as light,
         light.subscribe("n > 1") as subscription,
@@ -76,6 +76,91 @@ async def test_with_certificates_all_is_as_without(files):
         assert (await anext(subscription)).id == "e"
         status = await light.status()
         assert status["clients"]["client-2"]["identity"] == "ann"
+
+
+@on_loop
+async def test_a_joined_node_takes_no_clients_but_those_of_its_permissions(files, tmp_path):
+    file = tmp_path / "permissions.toml"
+    file.write_text("[clients.ann]\nsubscribe = 'public = TRUE'")
+    async with (
+        join(tls=files["n1"]) as closed,
+        join(closed.node, tls=files["n2"], permissions=file) as open_,
+        connect(open_.node, tls=files["ann"]) as ann,
+        connect(closed.node, tls=files["n2"]) as trusted,
+        ann.subscribe("TRUE") as some,
+        trusted.subscribe("TRUE") as everything,
+    ):
+        for name in ("ann", "bob"):
+            with pytest.raises(ConnectError, match=f"takes no clients .* not {name}"):
+                await connect(closed.node, tls=files[name])
+        await some.ready(timeout=20)
+        await everything.ready(timeout=20)
+        await closed.publish({"id": 1, "public": False})
+        await closed.publish({"id": 2, "public": True})
+        assert (await anext(some)).id == "2"
+        assert [(await anext(everything)).id for _ in range(2)] == ["1", "2"]
+        with pytest.raises(PublishFailedError, match="may not publish"):
+            await ann.publish({"public": True})
+
+
+def test_permissions_need_certificates(tmp_path):
+    with pytest.raises(ValueError, match="give tls="):
+        join(permissions=tmp_path / "permissions.toml")
+
+
+@on_loop
+async def test_clients_see_what_is_their_own_unless_they_may_observe(files, tmp_path):
+    (tmp_path / "permissions.toml").write_text(
+        "[default]\nsubscribe = true\npublish = true\n[clients.bob]\nobserve = true"
+    )
+    async with (
+        serving(files, tmp_path / "permissions.toml") as node,
+        second_node(files, node) as second,
+        connect(node.name, tls=files["ann"], name="mine") as ann,
+        connect(node.name, tls=files["ann"], name="mine too") as again,
+        connect(node.name, tls=files["bob"], name="other") as bob,
+        again.subscribe("TRUE", durable="orders"),
+        bob.subscribe("TRUE", durable="secret"),
+    ):
+        await until(lambda: second.name in node.status()["links"])
+        status = await ann.status()
+        assert {each["name"] for each in status["clients"].values()} == {"mine", "mine too"}
+        assert status["durable_subscriptions"] == ["durable/ann/orders"]
+        assert status["subscriptions"] == 1 and status["overlay"] == {"name": "chord"}
+        shown = str(status)
+        assert not any(each in shown for each in ("bob", "other", "secret", second.name))
+        assert await ann.introduce() == (node.name,)
+        observed = await bob.status()
+        assert len(observed["clients"]) == 3 and second.name in observed["links"]
+        assert second.name in await bob.introduce()
+
+
+@on_loop
+async def test_all_connections_of_a_client_share_its_subscriptions(files, tmp_path):
+    (tmp_path / "permissions.toml").write_text("[default]\nsubscribe = true\nsubscriptions_max = 3")
+    async with (
+        serving(files, tmp_path / "permissions.toml") as node,
+        connect(node.name, tls=files["ann"]) as first,
+        connect(node.name, tls=files["ann"]) as second,
+        connect(node.name, tls=files["bob"]) as bob,
+    ):
+        taken = [first.subscribe(f"n = {number}") for number in range(2)]
+        for subscription in taken:
+            await subscription.accepted()
+        third = second.subscribe("n = 2")
+        await third.accepted()
+        for client in (first, second):
+            with pytest.raises(SubscriptionEndedError, match="client ann may have 3 subscrip"):
+                await client.subscribe("n = 3").accepted()
+        await bob.subscribe("n = 3").accepted()
+        await taken[0].close()
+        await second.subscribe("n = 3").accepted()
+        # What a lost connection had is free again.
+        await first.close()
+        await until(lambda: node.status()["connections"]["clients"] == 2)
+        await second.subscribe("n = 4").accepted()
+        with pytest.raises(SubscriptionEndedError, match="over all of its connections"):
+            await second.subscribe("n = 5").accepted()
 
 
 @on_loop

@@ -20,6 +20,7 @@ from peersub.runtime.settings import NodeSettings
 if TYPE_CHECKING:
     import ssl
 
+    from peersub.runtime.security.permissions import Permissions
     from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["Entrance", "connect", "join"]
@@ -58,6 +59,7 @@ def join(
     network: str = "peersub",
     data: str | Path | None = None,
     tls: TlsSettings | None = None,
+    permissions: Permissions | str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     name: str = "",
 ) -> Entrance:
@@ -75,14 +77,21 @@ def join(
         network: the name of the network; nodes of other networks are refused.
         data: the folder in which the node keeps its word over restarts.
         tls: the files of the node's certificate; without, everybody who reaches it is let in.
+        permissions: what clients of the node may do, or a file that says so. Without, a node with
+            `tls` takes no clients but this one and nodes; `Permissions.unbounded()` takes all that
+            have a certificate.
         settings: settings of the overlay, by name.
         name: of this client, for people.
 
     Raises:
         SecurityError: when entered: the files of `tls` cannot be used.
+        PermissionsError: when entered: the file of permissions cannot be used.
+        ValueError: there are permissions, and no `tls`: they go by the names in certificates.
         StartError: when entered: the address cannot be used, or nobody lets the node in.
         SettingsError: when entered: there is no such overlay or setting.
     """
+    if permissions is not None and tls is None:
+        raise ValueError("permissions go by the names in certificates: give tls= as well")
     contacts = (address,) if isinstance(address, str) else tuple(address)
     chosen = NodeSettings(
         listen=listen,
@@ -95,16 +104,25 @@ def join(
     )
 
     async def enter() -> NodeClient:
-        return await client_of(chosen, name, tls)
+        return await client_of(chosen, name, tls, permissions)
 
     return Entrance(enter)
 
 
 async def client_of(
-    settings: NodeSettings, name: str = "", tls: TlsSettings | None = None
+    settings: NodeSettings,
+    name: str = "",
+    tls: TlsSettings | None = None,
+    permissions: Permissions | str | Path | None = None,
 ) -> NodeClient:
     """Start a node, and be its first client; closing the client ends the node."""
-    node, gate = served_node(settings, tls)
+    if isinstance(permissions, str):
+        permissions = Path(permissions)
+    elif permissions is None and tls is not None:
+        from peersub.runtime.security.permissions import Permissions as Granted
+
+        permissions = Granted.nobody()
+    node, gate = served_node(settings, tls, permissions)
     await node.start()
     session = Session(name)
     await session.greet(LocalLink(session, gate, on_lost=session.close))

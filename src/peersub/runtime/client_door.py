@@ -31,6 +31,7 @@ from peersub.runtime.client_ports import (
     ServingNode,
 )
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
+from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
     BATCHES,
@@ -61,37 +62,12 @@ from peersub.wire.limits import OPAQUE_BYTES_MAX
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "ClientDoor",
-    "DurableHolders",
-]
+__all__ = ["ClientDoor"]
 
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
 RELIEF_CHECK_S: Final = 0.1
 """How often it is looked whether links are still congested, should nobody say so."""
-
-
-class DurableHolders:
-    """Who holds which durable subscription of a node: the last one that asked.
-
-    A client that comes back before the loss of its connection was noticed takes its own place.
-    """
-
-    def __init__(self) -> None:
-        self._consumers: dict[str, QueuedConsumer] = {}
-
-    def take(self, consumer: QueuedConsumer) -> None:
-        """The consumer holds the subscription from now on; who held it hears of it."""
-        former = self._consumers.get(consumer.name)
-        if former is not None and former is not consumer:
-            former.taken_over()
-        self._consumers[consumer.name] = consumer
-
-    def give_up(self, consumer: QueuedConsumer) -> None:
-        """The consumer does not hold it any more."""
-        if self._consumers.get(consumer.name) is consumer:
-            del self._consumers[consumer.name]
 
 
 class ClientDoor:
@@ -104,6 +80,7 @@ class ClientDoor:
         label: names the client among those of the node, and is in the names of its subscriptions.
         rules: what it may do.
         holders: of the node's durable subscriptions, shared by all of its doors.
+        usage: what the client's identity uses, shared by all of its doors.
         status: what the client is told about the node, if more than the node says itself.
     """
 
@@ -116,6 +93,7 @@ class ClientDoor:
         label: str,
         rules: ClientRules | None = None,
         holders: DurableHolders | None = None,
+        usage: Usage | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self.label = label
@@ -126,6 +104,7 @@ class ClientDoor:
         self._rules: ClientRules = rules or OpenRules()
         self._limits = self._rules.limits(connection.identity)
         self._holders = holders or DurableHolders()
+        self._usage = usage or Usage()
         self._status = status or node.status
         self._consumers: dict[int, QueuedConsumer] = {}
         self._outbox = ClientOutbox()
@@ -157,6 +136,11 @@ class ClientDoor:
             RevocationTold: self._on_revocation_told,
             PublishBatchWanted: self._on_publish_batch_wanted,
         }
+
+    @property
+    def identity(self) -> str:
+        """Who the client is; empty if nobody knows."""
+        return self._connection.identity
 
     @property
     def is_holding(self) -> bool:
@@ -220,6 +204,7 @@ class ClientDoor:
         self._is_lost = True
         for consumer in self._consumers.values():
             self._release(consumer)
+            self._usage.subscriptions -= 1
         self._consumers.clear()
         self._outbox.taken()
         self._open.clear()
@@ -238,7 +223,7 @@ class ClientDoor:
             moved, self._followed = self._followed == number, None
             self._subscribe(consumer, message.since, moved=moved)
         except ValueError as error:
-            self._consumers.pop(number, None)
+            self._forget(number)
             ended = SubscriptionState(number, SubscriptionPhase.ENDED, _text_of(error))
             self._connection.send((ended,))
             return
@@ -248,8 +233,11 @@ class ClientDoor:
 
     def _consumer_of(self, message: SubscribeWanted) -> QueuedConsumer:
         limits, identity = self._limits, self._connection.identity
-        if len(self._consumers) >= limits.subscriptions_max:
-            raise ValueError(f"a client may have {limits.subscriptions_max:,} subscriptions")
+        if self._usage.subscriptions >= limits.subscriptions_max:
+            raise ValueError(
+                f"{_client(identity)} may have {limits.subscriptions_max:,} subscriptions at a "
+                "node, over all of its connections"
+            )
         if len(message.durable.encode()) > limits.durable_name_bytes_max:
             raise ValueError(
                 f"the name of a durable subscription has up to {limits.durable_name_bytes_max} "
@@ -257,8 +245,7 @@ class ClientDoor:
             )
         wanted = self._rules.permit_subscribe(identity, message.filter)
         if message.durable:
-            # Nobody takes what another identity has under the same name.
-            name = f"durable/{identity}/{message.durable}"
+            name = durable_name(identity, message.durable)
         else:
             name = f"{self.label}/{message.number}"
         consumer = QueuedConsumer(
@@ -282,7 +269,9 @@ class ClientDoor:
         durable = DurableOptions(_since_of(since)) if consumer.is_durable else None
         if durable is not None:
             self._holders.take(consumer)
-        self._consumers[consumer.number] = consumer
+        if consumer.number not in self._consumers:
+            self._consumers[consumer.number] = consumer
+            self._usage.subscriptions += 1
         consumer.is_held = True
         try:
             self._node.subscribe(
@@ -292,8 +281,14 @@ class ClientDoor:
             self._holders.give_up(consumer)
             raise
 
+    def _forget(self, number: int) -> QueuedConsumer | None:
+        consumer = self._consumers.pop(number, None)
+        if consumer is not None:
+            self._usage.subscriptions -= 1
+        return consumer
+
     def _on_unsubscribe_wanted(self, message: UnsubscribeWanted) -> None:
-        consumer = self._consumers.pop(message.number, None)
+        consumer = self._forget(message.number)
         if consumer is None:
             return
         if message.forget and consumer.is_durable:
@@ -333,7 +328,8 @@ class ClientDoor:
 
     def _tell(self, consumer: QueuedConsumer, *, with_waiting: bool = False) -> None:
         waiting_on: tuple[str, ...] = ()
-        if with_waiting and consumer.phase is SubscriptionPhase.PENDING:
+        is_pending = consumer.phase is SubscriptionPhase.PENDING
+        if with_waiting and is_pending and self._rules.may_observe(self.identity):
             waiting_on = self._node.waiting_on(consumer.name)[:NUMBERS_PER_MESSAGE_MAX]
         self._connection.send(
             (
@@ -369,7 +365,7 @@ class ClientDoor:
 
     def end(self, consumer: QueuedConsumer, reason: str) -> None:
         """A subscription is over, and not because the client wanted it."""
-        if self._is_lost or self._consumers.pop(consumer.number, None) is None:
+        if self._is_lost or self._forget(consumer.number) is None:
             return
         self._holders.give_up(consumer)
         if not consumer.is_durable:
@@ -570,6 +566,10 @@ class ClientDoor:
             consumer.pump()
             if self._is_holding:
                 return
+
+
+def _client(identity: str) -> str:
+    return f"client {identity}" if identity else "a client"
 
 
 def _since_of(text: str) -> int | str | None:

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.core.messages import Message
-from peersub.runtime.client_door import ClientDoor, DurableHolders
+from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import (
     ClientConnection,
     ClientRules,
@@ -16,6 +16,7 @@ from peersub.runtime.client_ports import (
     OpenRules,
     ServingNode,
 )
+from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.security.identity import PeerIdentity, Role
@@ -55,22 +56,25 @@ class ClientGate:
         self._rules = rules or OpenRules()
         self._security = security
         self._holders = DurableHolders()
+        self._usages = Usages()
         self._numbers = count(1)
-        self._doors: dict[ClientDoor, None] = {}
+        self._doors: dict[ClientDoor, Usage] = {}
 
     def __call__(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Serve whoever says that it is a client; False if the first message is another."""
         if not isinstance(messages[0], ClientHello):
             return False
         refusal = None if self._security is None else self._security.client_refusal(connection)
+        identity = connection.peer_identity
+        is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
+        rules = OpenRules() if is_node else self._rules
+        if refusal is None:
+            refusal = rules.refusal(_identity_of(connection))
         if refusal is not None:
             connection.send((ClientRefused(refusal),))
             connection.close(refusal)
             return True
-        identity = connection.peer_identity
-        is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
-        adapter = _TcpClient(connection, self._doors)
-        rules = OpenRules() if is_node else self._rules
+        adapter = _TcpClient(connection, self)
         connection.trust(FOR_CLIENTS)
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules)
@@ -79,6 +83,9 @@ class ClientGate:
 
     def open(self, connection: ClientConnection, rules: ClientRules | None = None) -> ClientDoor:
         """A door for a client; whoever made the connection tells it what the client says."""
+        rules = rules or OpenRules()
+        identity = connection.identity
+        usage = self._usages.connect(identity)
         door = ClientDoor(
             self._node,
             connection,
@@ -86,38 +93,64 @@ class ClientGate:
             label=f"client-{next(self._numbers)}",
             rules=rules,
             holders=self._holders,
-            status=self.status,
+            usage=usage,
+            status=lambda: self.status_for(identity, rules),
         )
-        self._doors[door] = None
+        self._doors[door] = usage
         return door
 
     def forget(self, door: ClientDoor, reason: str) -> None:
         """A client is gone."""
-        self._doors.pop(door, None)
+        usage = self._doors.pop(door, None)
         door.on_lost(reason)
+        if usage is not None:
+            self._usages.disconnect(door.identity, usage)
 
     def status(self) -> dict[str, Any]:
         """The node and its clients as plain values."""
         clients = {door.label: door.status() for door in self._doors}
         return {**self._node.status(), "clients": clients}
 
+    def status_for(self, identity: str, rules: ClientRules) -> dict[str, Any]:
+        """What of the status a client may know: what is its own, unless it may observe."""
+        if rules.may_observe(identity):
+            return self.status()
+        clients = {door.label: door.status() for door in self._doors if door.identity == identity}
+        own = durable_name(identity, "")
+        durable = self._node.status().get("durable_subscriptions", ())
+        return {
+            "node": self._node.name,
+            "network": self._network.network,
+            "overlay": {"name": self._network.overlay},
+            "subscriptions": sum(each["subscriptions"] for each in clients.values()),
+            "publications_under_way": sum(
+                each["publications_under_way"] for each in clients.values()
+            ),
+            "durable_subscriptions": [name for name in durable if name.startswith(own)],
+            "clients": clients,
+        }
+
+
+def _identity_of(connection: Connection) -> str:
+    """Who is at the other end, as its certificate says; empty if there is none."""
+    identity = connection.peer_identity
+    if not isinstance(identity, PeerIdentity):
+        return ""
+    return node_identity(identity.name) if identity.role is Role.NODE else identity.name
+
 
 class _TcpClient:
     """A client at the other end of a TCP connection: what its door, and the connection, need."""
 
-    def __init__(self, connection: Connection, doors: dict[ClientDoor, None]) -> None:
+    def __init__(self, connection: Connection, gate: ClientGate) -> None:
         self.door: ClientDoor | None = None
+        self.identity = _identity_of(connection)
         self._connection = connection
-        self._doors = doors
+        self._gate = gate
         self._transport: Handler = connection.handler
         connection.handler = self
 
     # --- for the door ----------------------------------------------------------------------------
-
-    @property
-    def identity(self) -> str:
-        """Who the client is, as its certificate says."""
-        return str(getattr(self._connection.peer_identity, "name", ""))
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send."""
@@ -160,8 +193,7 @@ class _TcpClient:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """It is gone; the transport hears of it, too."""
         if self.door is not None:
-            self._doors.pop(self.door, None)
-            self.door.on_lost(reason)
+            self._gate.forget(self.door, reason)
         self._transport.on_closed(connection, reason)
 
     def on_relieved(self, connection: Connection) -> None:

@@ -29,6 +29,7 @@ class DoorLimits:
     """What one client may ask for."""
 
     subscriptions_max: int = 10_000
+    """Of its identity, over all of its connections at the node."""
     queue_max: int = 1_000_000
     """Events that wait for one subscription; a client that asks for more gets this."""
     credit_max: int = 65_536
@@ -165,6 +166,14 @@ class ClientRules(Protocol):
         """What the client may ask for."""
         ...
 
+    def refusal(self, identity: str) -> str | None:
+        """Why the client is not taken at all; None if it is."""
+        ...
+
+    def may_observe(self, identity: str) -> bool:
+        """Whether the client may know of other clients, other nodes, and of the node itself."""
+        ...
+
 
 class OpenRules:
     """Everything is permitted, within the given limits."""
@@ -187,3 +196,11 @@ class OpenRules:
     def limits(self, identity: str) -> DoorLimits:
         """The same for all."""
         return self._limits
+
+    def refusal(self, identity: str) -> str | None:
+        """Everybody is taken."""
+        return None
+
+    def may_observe(self, identity: str) -> bool:
+        """Everybody may."""
+        return True

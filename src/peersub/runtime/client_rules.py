@@ -67,6 +67,14 @@ class PermittedRules:
         permission = self._permissions.of(identity)
         return permission.publish is not True or permission.limits.events_per_second is not None
 
+    def refusal(self, identity: str) -> str | None:
+        """Why the client is not taken at all; None if it is."""
+        return self._permissions.refusal(identity)
+
+    def may_observe(self, identity: str) -> bool:
+        """Whether the client may know of other clients, other nodes, and of the node itself."""
+        return self._permissions.of(identity).observe
+
     def limits(self, identity: str) -> DoorLimits:
         """What the client may ask for."""
         limits = self._permissions.of(identity).limits

@@ -13,6 +13,7 @@ from peersub.runtime.settings import NodeSettings
 if TYPE_CHECKING:
     from peersub.runtime.driver import Observer
     from peersub.runtime.node_security import NodeSecurity
+    from peersub.runtime.security.permissions import Permissions
     from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["served_node"]
@@ -24,7 +25,7 @@ REVOCATIONS: Final = "revocations.jsonl"
 def served_node(
     settings: NodeSettings,
     tls: TlsSettings | None = None,
-    permissions: Path | None = None,
+    permissions: Permissions | Path | None = None,
     observer: Observer | None = None,
 ) -> tuple[LiveNode, ClientGate]:
     """A node that takes clients as soon as it is started, and its gate.
@@ -32,7 +33,7 @@ def served_node(
     Args:
         settings: of the node.
         tls: the files of its certificate, if it is to ask for those of others.
-        permissions: a file that says what clients may do; everything, without.
+        permissions: what clients may do, or a file that says so; everything, without.
         observer: is told each cause with its effects, for a trace.
 
     Raises:
@@ -50,9 +51,11 @@ def served_node(
     if permissions is not None:
         from peersub.runtime.client_rules import PermittedRules
         from peersub.runtime.clock import Clock
-        from peersub.runtime.security.permissions import Permissions
+        from peersub.runtime.security.permissions import Permissions as Granted
 
-        rules = PermittedRules(Permissions.load(permissions), Clock().now_ms)
+        if isinstance(permissions, Path):
+            permissions = Granted.load(permissions)
+        rules = PermittedRules(permissions, Clock().now_ms)
     node = LiveNode(settings, observer=observer, security=security)
     network = NetworkName(settings.overlay, settings.network)
     gate = ClientGate(node, network, rules, security)

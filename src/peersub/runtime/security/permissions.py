@@ -7,6 +7,7 @@ subscribe = "public = TRUE"    # only events that match
 
 [clients.dashboard]
 subscribe = true
+observe = true                 # status shows all of the node, not only what is its own
 subscriptions_max = 100
 
 [clients.feed]
@@ -55,7 +56,7 @@ class NotPermitted(ValueError):  # noqa: N818 - it is an answer, not a mistake
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """How much one client may ask for.
+    """How much one client may ask for, over all of its connections at a node.
 
     Attributes:
         subscriptions_max: at the same time.
@@ -76,11 +77,17 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class ClientPermission:
-    """What one client may do."""
+    """What one client may do.
+
+    Attributes:
+        observe: whether it may know of other clients, other nodes and of its node, by `status`
+            and introductions; else it is shown what is its own.
+    """
 
     name: str
     publish: Bound = True
     subscribe: Bound = True
+    observe: bool = True
     limits: ClientLimits = ClientLimits()
 
     def narrow(self, wanted: Filter) -> Filter:
@@ -131,27 +138,36 @@ def _shown(bound: Filter) -> str:
 
 
 _LIMITS: Final = frozenset(field.name for field in fields(ClientLimits))
-_KEYS: Final = ("publish", "subscribe", *sorted(_LIMITS))
+_KEYS: Final = ("publish", "subscribe", "observe", *sorted(_LIMITS))
+_NOTHING: Final = ClientPermission("default", publish=False, subscribe=False, observe=False)
 
 
 class Permissions:
     """What each client may do.
 
     Args:
-        default: of clients that are not named.
+        default: of clients that are not named; None refuses them.
         clients: by name.
     """
 
     def __init__(
-        self, default: ClientPermission, clients: Mapping[str, ClientPermission] | None = None
+        self,
+        default: ClientPermission | None,
+        clients: Mapping[str, ClientPermission] | None = None,
     ) -> None:
-        self._default = default
+        self._takes_strangers = default is not None
+        self._default = default or _NOTHING
         self._clients = dict(clients or {})
 
     @classmethod
     def unbounded(cls) -> Permissions:
-        """Everything is permitted: what holds without a file."""
+        """Everything is permitted: what holds for `peersub node` without a file."""
         return cls(ClientPermission("default"))
+
+    @classmethod
+    def nobody(cls) -> Permissions:
+        """No client is taken: what holds for `join` with TLS and without permissions."""
+        return cls(None)
 
     @classmethod
     def load(cls, path: Path) -> Permissions:
@@ -184,8 +200,7 @@ class Permissions:
         for key in table:
             if key not in ("default", "clients"):
                 raise PermissionsError(f"{key}: not known; use [default] and [clients.NAME]")
-        nothing = ClientPermission("default", publish=False, subscribe=False)
-        default = _permission(_table(table, "default", "default"), nothing, "default")
+        default = _permission(_table(table, "default", "default"), _NOTHING, "default")
         named = _table(table, "clients", "clients")
         if len(named) > CLIENTS_MAX:
             raise PermissionsError(f"clients: more than {CLIENTS_MAX:,}")
@@ -198,6 +213,12 @@ class Permissions:
             for name in named
         }
         return cls(default, clients)
+
+    def refusal(self, name: str) -> str | None:
+        """Why a client of this name is not taken at all; None if it is."""
+        if self._takes_strangers or name in self._clients:
+            return None
+        return f"this node takes no clients that its permissions do not name, and not {name}"
 
     def of(self, name: str) -> ClientPermission:
         """What the client of this name may do."""
@@ -221,6 +242,10 @@ def _permission(
         where = f"{place}.{key}"
         if key in ("publish", "subscribe"):
             bounds[key] = _bound(value, where)
+        elif key == "observe":
+            if not isinstance(value, bool):
+                raise PermissionsError(f"{where}: must be true or false")
+            bounds[key] = value
         elif key in _LIMITS:
             limits[key] = _limit(key, value, where)
         else:
