@@ -356,6 +356,8 @@ def test_a_node_that_cannot_begin(run, node, nowhere, tmp_path):
     assert done.code == 1 and "cannot listen" in done.err
     assert run("node", "--config", tmp_path / "none.toml").code == 2
     assert run("node", "--set", "retry_ms").code == 2
+    done = run("node", "--store", "log_byte_max=1")
+    assert done.code == 2 and "there is no setting 'log_byte_max'; there are: " in done.err
 
 
 # --- certificates ----------------------------------------------------------------------------

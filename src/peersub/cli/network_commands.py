@@ -69,6 +69,22 @@ def _node(
             help="Where the node keeps its word over restarts.",
         ),
     ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            envvar="PEERSUB_NODE_STORE",
+            help="A bound of the store, such as log_bytes_max=4000000000; may be repeated.",
+        ),
+    ] = None,
+    no_fsync: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-fsync",
+            envvar="PEERSUB_NODE_NO_FSYNC",
+            help="Acknowledge before the disk has it: a power failure loses the last seconds.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -157,6 +173,8 @@ def _node(
         join=tuple(join) if join else None,
         overlay=overlay,
         data=data,
+        store=tuple(store) if store else None,
+        no_fsync=no_fsync,
         set=tuple(settings) if settings else None,
         advertise=advertise,
         network=network,

@@ -10,6 +10,9 @@ overlay = "chord"
 
 [set]
 retry_ms = 500
+
+[store]
+log_bytes_max = 4_000_000_000
 ```
 """
 
@@ -26,6 +29,7 @@ from peersub.files.errors import FileError
 
 if TYPE_CHECKING:
     from peersub.runtime.settings import NodeSettings
+    from peersub.runtime.store.settings import StoreSettings
 
 __all__ = ["LISTEN_BY_DEFAULT", "NodeOptions", "node_settings", "with_file"]
 
@@ -40,6 +44,8 @@ class NodeOptions:
     join: tuple[str, ...] | None = None
     overlay: str | None = None
     data: str | None = None
+    store: tuple[str, ...] | None = None
+    no_fsync: bool | None = None
     set: tuple[str, ...] | None = None
     advertise: str | None = None
     network: str | None = None
@@ -84,17 +90,17 @@ def with_file(options: NodeOptions, name: str | None) -> NodeOptions:
 
 def _value(name: str, key: str, value: object) -> object:
     """The value of a key, of the kind that its option has."""
-    if key == "set":
+    if key in ("set", "store"):
         if isinstance(value, Mapping):
             return tuple(f"{setting}={_word(given)}" for setting, given in value.items())
-        problem = "a table, as in [set]"
+        problem = f"a table, as in [{key}]"
     elif key == "join":
         if isinstance(value, str):
             return (value,)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         problem = 'a list of addresses, as in ["127.0.0.1:7001"]'
-    elif key == "insecure":
+    elif key.replace("_", "-") in ("insecure", "no-fsync"):
         if isinstance(value, bool):
             return value
         problem = "true or false"
@@ -134,7 +140,8 @@ def node_settings(options: NodeOptions) -> NodeSettings:
     settings = NodeSettings(
         listen=listen,
         join=options.join or (),
-        overlay_settings=_chosen(options.set or ()),
+        overlay_settings=_chosen("--set", options.set or ()),
+        store=_store_settings(options),
         data=None if options.data is None else Path(options.data),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -145,12 +152,25 @@ def node_settings(options: NodeOptions) -> NodeSettings:
     return settings
 
 
-def _chosen(words: tuple[str, ...]) -> dict[str, object]:
+def _store_settings(options: NodeOptions) -> StoreSettings:
+    from peersub.overlays.settings import SettingsError, settings_from
+    from peersub.runtime.store.settings import StoreSettings
+
+    chosen = _chosen("--store", options.store or ())
+    if options.no_fsync:
+        chosen["fsync"] = False
+    try:
+        return settings_from(StoreSettings, chosen)
+    except SettingsError as error:
+        raise CommandError(f"--store: {error}.") from None
+
+
+def _chosen(option: str, words: tuple[str, ...]) -> dict[str, object]:
     chosen: dict[str, object] = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not separator or not name:
-            raise CommandError(f"--set {word!r}: write NAME=VALUE.")
+            raise CommandError(f"{option} {word!r}: write NAME=VALUE.")
         chosen[name] = value
     return chosen
 

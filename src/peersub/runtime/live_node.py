@@ -216,10 +216,10 @@ class LiveNode:
         """What earlier lives of the node left behind, if it has a place for that."""
         now_ms = self._clock.now_ms
         if self.settings.data is None:
-            self._store = MemoryStore(now_ms=now_ms)
+            self._store = MemoryStore(self.settings.store, now_ms)
         else:
             try:
-                self._store = Store(self.settings.data, now_ms=now_ms)
+                self._store = Store(self.settings.data, self.settings.store, now_ms)
             except StoreError as error:
                 raise StartError(str(error)) from None
         self.notices.extend(self._store.notices)

@@ -13,6 +13,7 @@ from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.versions import PROTOCOL_VERSION
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
+from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.transport import TransportSettings
 
 __all__ = ["LIVE_LINKS", "NodeSettings", "live_settings"]
@@ -64,6 +65,7 @@ class NodeSettings:
     """What keyed draws depend on: the same for all nodes of a network."""
     data: Path | None = None
     """Where the node keeps its word; without it, a restart forgets."""
+    store: StoreSettings = field(default_factory=StoreSettings)
     columns: bool = True
     """Whether to take events in columns, where the installation can."""
     links: LinkSettings = LIVE_LINKS

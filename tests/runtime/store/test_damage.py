@@ -3,13 +3,14 @@
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from peersub.filters import Filter
 from peersub.overlays.core.records import IdentityStored
-from peersub.runtime.store import Store
+from peersub.runtime.store import Store, reading
 from peersub.runtime.store.changes import (
     CommitStaged,
     KeepRecord,
@@ -102,14 +103,22 @@ def salvaged(folder: Path) -> Store:
 FACTS_THAT_CHANGE = {"incarnation", "log epoch"}
 
 
-def without_those_that_change(rows: list[tuple]) -> list[tuple]:
-    return [row for row in rows if row[0] not in FACTS_THAT_CHANGE]
+def lasting(name: str, rows: list[tuple]) -> list[tuple]:
+    """What a salvage does not change: a subscription counts it as a gap."""
+    columns = [
+        place
+        for place, column in enumerate(TABLES[name].names if name in TABLES else "ab")
+        if name != "subscriptions" or column not in ("gaps", "checked")
+    ]
+    return [
+        tuple(row[place] for place in columns) for row in rows if row[0] not in FACTS_THAT_CHANGE
+    ]
 
 
 def assert_all_there(folder: Path, sound: Path) -> None:
     found, expected = contents(folder), contents(sound)
     for name in expected:
-        assert without_those_that_change(found[name]) == without_those_that_change(expected[name])
+        assert lasting(name, found[name]) == lasting(name, expected[name])
 
 
 # --- the reader of pages -----------------------------------------------------------------------
@@ -209,8 +218,8 @@ def test_a_lost_leaf_costs_its_own_rows_only(folder, sound):
     lost = sum(len(expected[name]) - len(found[name]) for name in TABLES)
     assert 0 < lost < PAGE_BYTES // 10
     for name in TABLES:
-        rest = without_those_that_change(found[name])
-        assert set(map(repr, rest)) <= set(map(repr, expected[name]))
+        rest = lasting(name, found[name])
+        assert set(map(repr, rest)) <= set(map(repr, lasting(name, expected[name])))
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
@@ -221,9 +230,8 @@ def test_a_file_cut_off_keeps_what_stands_before(folder, sound, part):
     salvaged(folder).close()
     found, expected = contents(folder), contents(sound)
     for name in TABLES:
-        assert set(map(repr, without_those_that_change(found[name]))) <= set(
-            map(repr, expected[name])
-        )
+        rest = lasting(name, found[name])
+        assert set(map(repr, rest)) <= set(map(repr, lasting(name, expected[name])))
     whole = left[: len(left) // PAGE_BYTES * PAGE_BYTES]
     readable = {row[0] for row in expected["log"] if row[6] + row[7] in whole}
     assert readable <= {row[0] for row in found["log"]}
@@ -260,17 +268,51 @@ def test_bytes_overwritten_anywhere_never_give_a_wrong_event(folder, sound, seed
         assert logged(store, "new") == ["new"]
 
 
-def test_a_damaged_event_is_passed_over_when_it_is_read(folder):
+def test_a_damaged_event_is_named_and_costs_no_other(folder):
     with Store(folder, now_ms=Clock()) as store:
         before = logged(store, "d")
-    data = (folder / "node.sqlite").read_bytes()
-    # The bytes of the log's copy of one event: SQLite itself sees nothing wrong with them.
-    place = data.index(described(event("e20"))[2]["name"].encode() + b"\0" * 100)
-    overwrite(folder, place, b"e2X")
-    with Store(folder, now_ms=Clock()) as store:
-        assert store.notices == []
+    overwrite(folder, place_of_event(folder, "e20"), b"e2X")
+    with salvaged(folder) as store:
+        assert "some events of the log are not as they were written" in store.notices[0]
+        assert "(damaged themselves: 1 events of the log)" in store.notices[0]
         assert set(before) - set(logged(store, "d")) == {"e20"}
-        assert store.read_log("d", before.index("e20"), 1)[0].publication.id == "e21"
+        assert [found.gaps for found in store.durable_subscriptions()] == [1, 1]
+
+
+def test_an_event_that_is_damaged_while_the_store_is_open_is_passed_over(folder):
+    with Store(folder, now_ms=Clock()) as store:
+        before = logged(store, "d")
+        overwrite(folder, place_of_event(folder, "e20"), b"e2X")
+    with closing(sqlite3.connect(folder / "node.sqlite")) as connection:
+        found = reading.read_log(connection, "d", before.index("e20"), 1)
+    assert found[0].publication.id == "e21"
+
+
+def place_of_event(folder: Path, name: str) -> int:
+    """Where the log has the event: SQLite itself sees nothing wrong with other bytes there."""
+    data = (folder / "node.sqlite").read_bytes()
+    return data.index(described(event(name))[2]["name"].encode() + b"\0" * 100)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE subscriptions SET cursor = cursor + 1 WHERE name = 'd'",
+        "DELETE FROM log_entries WHERE position = 17",
+        "UPDATE log SET subscriptions = x'9102' WHERE position = 17",
+        "DELETE FROM log WHERE position = 17",
+        "DELETE FROM facts WHERE name = 'log epoch'",
+        "UPDATE history SET event_id = CAST(x'65ff' AS TEXT) WHERE number = 3",
+        "UPDATE mirrored SET home = CAST(x'65ff' AS TEXT)",
+        "UPDATE log SET event_id = CAST(x'65ff' AS TEXT) WHERE position = 3",
+    ],
+)
+def test_content_that_nobody_wrote_is_noticed(folder, change):
+    with closing(sqlite3.connect(folder / "node.sqlite")) as connection:
+        connection.execute(change)
+        connection.commit()
+    with salvaged(folder) as store:
+        assert all(found.gaps == 1 for found in store.durable_subscriptions())
 
 
 def test_a_filter_that_cannot_be_read_costs_one_subscription(folder):

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from peersub.overlays.core.records import EventSeen, IdentityStored
 from peersub.runtime.store import FailureKind, StageState, Store, StoreError, StoreSettings
 from peersub.runtime.store.changes import CommitStaged, KeepRecord, NameNode, StagePublications
+from peersub.runtime.store.folder import opened
 from peersub.runtime.store.formats import FORMAT_VERSION
 from runtime.store.store_helpers import (
     BEGIN_MS,
@@ -83,7 +85,8 @@ def test_bounds_hold_when_it_is_opened_with_smaller_ones(tmp_path):
 def test_nothing_is_left_beside_the_database_when_it_is_closed(tmp_path):
     with Store(tmp_path) as store:
         write(store, stored("e1"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["node.lock", "node.sqlite"]
+    names = ["node.lock", "node.mark", "node.sqlite"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_nobody_else_reads_the_files(tmp_path):
@@ -93,14 +96,16 @@ def test_nobody_else_reads_the_files(tmp_path):
         with Store(folder) as store:
             write(store, stored("e1"))
             assert modes(folder) == dict.fromkeys(
-                ["node.lock", "node.sqlite", "node.sqlite-shm", "node.sqlite-wal"], 0o600
+                ["node.lock", "node.mark", "node.sqlite", "node.sqlite-shm", "node.sqlite-wal"],
+                0o600,
             ) | {"data": 0o700}
         for path in [*folder.iterdir(), folder]:
             path.chmod(0o755)
         Store(folder).close()
     finally:
         os.umask(before)
-    assert modes(folder) == {"node.lock": 0o600, "node.sqlite": 0o600, "data": 0o700}
+    names = ["node.lock", "node.mark", "node.sqlite"]
+    assert modes(folder) == dict.fromkeys(names, 0o600) | {"data": 0o700}
 
 
 def test_a_folder_with_files_of_others_is_left_open_to_them(tmp_path):
@@ -109,6 +114,7 @@ def test_a_folder_with_files_of_others_is_left_open_to_them(tmp_path):
     Store(tmp_path).close()
     assert modes(tmp_path) | {"notes": 0} == {
         "node.lock": 0o600,
+        "node.mark": 0o600,
         "node.sqlite": 0o600,
         "notes": 0,
         tmp_path.name: 0o755,
@@ -117,6 +123,21 @@ def test_a_folder_with_files_of_others_is_left_open_to_them(tmp_path):
 
 def modes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in [*folder.iterdir(), folder]}
+
+
+@pytest.mark.parametrize(("fsync", "synchronous"), [(True, 2), (False, 0)])
+def test_what_is_acknowledged_is_on_the_disk_unless_it_is_told_otherwise(
+    tmp_path, fsync, synchronous
+):
+    settings = StoreSettings() if fsync else StoreSettings(fsync=False)
+    with Store(tmp_path, settings) as store:
+        assert store.status()["fsync"] is fsync
+        assert [notice.partition(": ")[2][:21] for notice in store.notices] == (
+            [] if fsync else ["what was acknowledged"]
+        )
+    # In WAL mode 2 (FULL) waits for the disk at each commit, 1 (NORMAL) does not.
+    with closing(opened(tmp_path / "node.sqlite", settings, writes=True)) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
 
 
 # --- shared with nobody ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from peersub.runtime.store import formats as formats_module
 from peersub.runtime.store.formats import FORMAT_VERSION, STEPS, brought_forward
 from peersub.runtime.store.schema import PAGE_BYTES, TABLES
 from runtime.store.store_helpers import Clock, durable, logged, stored, write
-from runtime.store.test_damage import contents, overwrite, without_those_that_change
+from runtime.store.test_damage import contents, lasting, overwrite
 
 RELEASED = {1: "version_1.sqlite.gz"}
 """A database of each released format, as its release wrote it: 60 events, rows in all tables."""
@@ -87,7 +87,7 @@ def test_a_damaged_folder_of_an_earlier_format_is_salvaged_whole(
         assert len(seen(store)) == EVENTS + 1
     found, expected = contents(folder), contents(sound)
     for name in expected:
-        assert without_those_that_change(found[name]) == without_those_that_change(expected[name])
+        assert lasting(name, found[name]) == lasting(name, expected[name])
 
 
 def test_a_header_that_says_an_earlier_format_than_the_tables_have_is_damage(tmp_path):

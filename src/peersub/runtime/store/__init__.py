@@ -4,7 +4,8 @@
 submissions, `applying` turns changes into rows: of the `history`, the `log`, the `mirror` of other
 nodes' subscriptions, `staging`. `reading` answers. `folder` holds the lock and repairs: `salvage`
 takes rows from the `pages` of a damaged file and of its `write_ahead` file. `schema` has the tables
-of today, `formats` the steps that lead there from each earlier format.
+of today, `formats` the steps that lead there from each earlier format. `mark_file` remembers how
+far the store was, for disks that forget.
 """
 
 from peersub.runtime.store.failures import FailureKind, StoreError, StoreFailure

@@ -14,10 +14,18 @@ from peersub.overlays.core.records import (
     Record,
 )
 from peersub.runtime.store import changes as kinds
-from peersub.runtime.store.facts import IDENTITY, NODE_NAME, set_fact
+from peersub.runtime.store.facts import (
+    IDENTITY,
+    NODE_NAME,
+    count_commit,
+    new_epoch,
+    set_fact,
+)
 from peersub.runtime.store.history import EventHistory
 from peersub.runtime.store.log import EventLog
+from peersub.runtime.store.mark_file import MarkFile
 from peersub.runtime.store.mirror import Mirror
+from peersub.runtime.store.reading import store_mark
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import Staging
 
@@ -31,9 +39,14 @@ class Applier:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, settings: StoreSettings, now_ms: Callable[[], int]
+        self,
+        connection: sqlite3.Connection,
+        settings: StoreSettings,
+        now_ms: Callable[[], int],
+        mark_file: MarkFile | None = None,
     ) -> None:
         self._connection = connection
+        self._mark_file = mark_file
         self._now_ms = now_ms
         self.history = EventHistory(connection, settings)
         self.log = EventLog(connection, settings)
@@ -46,6 +59,8 @@ class Applier:
             kinds.MoveCursor: self.log.move_cursor,
             kinds.DurableStored: self.log.add_subscription,
             kinds.DurableRemoved: lambda change: self.log.remove_subscription(change.name),
+            kinds.LossesTold: self.log.tell_losses,
+            kinds.CommitsLost: self._begin_epoch,
             kinds.MirrorStored: self.mirror.add,
             kinds.MirrorRemoved: self.mirror.remove,
             kinds.RetainEvent: self.mirror.retain,
@@ -79,12 +94,15 @@ class Applier:
         self.mirror.trim()
         if self._staging_changed:
             self.staging.trim(now_ms)
+        count_commit(self._connection)
 
     def committed(self) -> None:
         """The transaction is in the database for good."""
         self._staging_changed = False
         for part in (self.log, self.mirror, self.staging):
             part.committed()
+        if self._mark_file is not None:
+            self._mark_file.write(store_mark(self._connection))
 
     def rolled_back(self) -> None:
         """The transaction never happened."""
@@ -108,6 +126,11 @@ class Applier:
 
     def _append(self, change: kinds.AppendToLog) -> None:
         self.log.append(change.publication, change.subscriptions, change.at_ms, change.hops)
+
+    def _begin_epoch(self, change: kinds.CommitsLost) -> None:
+        if change.mark.missing_in(store_mark(self._connection)):
+            new_epoch(self._connection)
+            self.log.go_on_after(change.mark.position)
 
     def _stage(self, change: kinds.StagePublications) -> None:
         self._staging_changed = True

@@ -12,15 +12,18 @@ from typing import Final, TypeAlias
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import EventStored, Record
+from peersub.overlays.core.store_marks import StoreMark
 
 __all__ = [
     "AbandonStaged",
     "AppendToLog",
     "Change",
     "CommitStaged",
+    "CommitsLost",
     "DurableRemoved",
     "DurableStored",
     "KeepRecord",
+    "LossesTold",
     "MirrorRemoved",
     "MirrorStored",
     "MoveCursor",
@@ -91,6 +94,25 @@ class DurableRemoved:
     """A durable subscription has ended, and its part of the log with it."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LossesTold:
+    """The consumer has heard of so many events and gaps in all that it lost."""
+
+    subscription: str
+    trimmed: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsLost:
+    """The disk was once as far as this mark, and is not any more: the log begins a new epoch.
+
+    It goes on after all positions of the mark. A mark that the store has reached changes nothing.
+    """
+
+    mark: StoreMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +199,8 @@ Change: TypeAlias = (
     | MoveCursor
     | DurableStored
     | DurableRemoved
+    | LossesTold
+    | CommitsLost
     | MirrorStored
     | MirrorRemoved
     | RetainEvent

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from typing import Final
 
 __all__ = [
-    "EPOCH_BYTES",
     "IDENTITY",
     "INCARNATION",
     "LOG_EPOCH",
     "NODE_NAME",
+    "commits",
+    "count_commit",
     "fact",
+    "last_given",
+    "new_epoch",
     "next_incarnation",
     "set_fact",
+    "set_last_given",
 ]
 
 NODE_NAME: Final = "node name"
 IDENTITY: Final = "identity"
 INCARNATION: Final = "incarnation"
 LOG_EPOCH: Final = "log epoch"
-EPOCH_BYTES: Final = 8
+_COMMITS: Final = "commits"
+_EPOCH_BYTES: Final = 8
 _HUNDREDTHS_MS: Final = 10
 
 
@@ -36,6 +42,38 @@ def set_fact(connection: sqlite3.Connection, name: str, value: bytes) -> None:
         "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
+
+
+def new_epoch(connection: sqlite3.Connection) -> None:
+    """The log begins an epoch of its own."""
+    set_fact(connection, LOG_EPOCH, secrets.token_hex(_EPOCH_BYTES).encode())
+
+
+def commits(connection: sqlite3.Connection) -> int:
+    """How many transactions there were."""
+    return last_given(connection, _COMMITS)
+
+
+def count_commit(connection: sqlite3.Connection) -> None:
+    """One more."""
+    set_last_given(connection, _COMMITS, commits(connection) + 1)
+
+
+# SQLite keeps the last number that a table gave in a table of its own. Numbers of ours are there as
+# well: most transactions change that page anyway, and another page more is written by each.
+
+
+def last_given(connection: sqlite3.Connection, what: str) -> int:
+    """The last number that was given: to a row of a table, or to a transaction."""
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (what,)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def set_last_given(connection: sqlite3.Connection, what: str, number: int) -> None:
+    """The next one is larger than this."""
+    execute = connection.execute
+    if not execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, what)).rowcount:
+        execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (what, number))
 
 
 def next_incarnation(stored: bytes | None, now_ms: int) -> int:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import IO, Final
 
-from peersub.filters.filter import Filter
-from peersub.runtime.store.facts import EPOCH_BYTES, LOG_EPOCH, set_fact
+from peersub.runtime.store.facts import LOG_EPOCH, fact, new_epoch
 from peersub.runtime.store.failures import StoreError, error_code, is_damage
 from peersub.runtime.store.formats import FORMAT_VERSION, migrate, tables
-from peersub.runtime.store.salvage import salvage
+from peersub.runtime.store.rows import numbers_of
+from peersub.runtime.store.salvage import content_damage, salvage
 from peersub.runtime.store.schema import APPLICATION_ID, PAGE_BYTES, TABLES, create
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.write_ahead import read_write_ahead
@@ -92,7 +92,7 @@ def prepared(folder: Path, settings: StoreSettings) -> list[str]:
         if not database.exists():
             _make_new(database)
         else:
-            damage = _damage(database, settings) or _migrate(database, settings, notices)
+            damage = _damage(database, settings, notices)
             if damage is not None:
                 notices.append(_salvage(database, damage))
     except sqlite3.Error as error:
@@ -124,8 +124,9 @@ def opened(database: Path, settings: StoreSettings, *, writes: bool) -> sqlite3.
     if not writes:
         connection.execute("PRAGMA query_only = ON")
         return connection
-    # Whatever is acknowledged is on the disk itself, not only with the operating system.
-    connection.execute("PRAGMA synchronous = FULL")
+    # Whatever is acknowledged is on the disk itself, not only with the operating system. (In WAL
+    # mode NORMAL would not wait for the disk at a commit.)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if settings.fsync else 'OFF'}")
     # What is deleted is overwritten: a salvage must not bring it back.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -141,7 +142,7 @@ def create_database(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum = NONE")
     create(connection, FORMAT_VERSION)
-    set_fact(connection, LOG_EPOCH, secrets.token_hex(EPOCH_BYTES).encode())
+    new_epoch(connection)
 
 
 def _connected(database: Path, settings: StoreSettings) -> sqlite3.Connection:
@@ -199,19 +200,18 @@ def _beside(database: Path, suffix: str) -> Path:
 # --- databases of earlier formats ----------------------------------------------------------------
 
 
-def _migrate(database: Path, settings: StoreSettings, notices: list[str]) -> str | None:
+def _migrate(connection: sqlite3.Connection, database: Path, notices: list[str]) -> str | None:
     """Bring a sound database to the format of today; what is wrong with it, or None."""
-    with closing(_connected(database, settings)) as connection:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == FORMAT_VERSION:
-            return None
-        try:
-            migrate(connection, version)
-        except sqlite3.DatabaseError as error:
-            if is_damage(error) or error_code(error) == sqlite3.SQLITE_ERROR:
-                # Its tables are not those of the format that it claims to have.
-                return f"its header is damaged: {error}"
-            raise
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT_VERSION:
+        return None
+    try:
+        migrate(connection, version)
+    except sqlite3.DatabaseError as error:
+        if error_code(error) == sqlite3.SQLITE_ERROR:
+            # Its tables are not those of the format that it claims to have.
+            return f"its header is damaged: {error}"
+        raise
     notices.append(
         f"{database} was brought from format {version} to format {FORMAT_VERSION}: earlier "
         "versions of peersub cannot open it any more"
@@ -222,8 +222,8 @@ def _migrate(database: Path, settings: StoreSettings, notices: list[str]) -> str
 # --- damaged databases ---------------------------------------------------------------------------
 
 
-def _damage(database: Path, settings: StoreSettings) -> str | None:
-    """What is wrong with the database, or None.
+def _damage(database: Path, settings: StoreSettings, notices: list[str]) -> str | None:
+    """What is wrong with the database, or None: it has the format of today then.
 
     Raises:
         StoreError: nothing, but it is not for this version.
@@ -235,7 +235,13 @@ def _damage(database: Path, settings: StoreSettings) -> str | None:
         return "it is empty"
     try:
         with closing(_connected(database, settings)) as connection:
-            return _structural_damage(connection, database) or _filter_damage(connection)
+            # Texts that are none are for `content_damage` to find, not for Python to fail on.
+            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            return (
+                _structural_damage(connection, database)
+                or _migrate(connection, database, notices)
+                or _content_damage(connection)
+            )
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return str(error)
@@ -243,9 +249,9 @@ def _damage(database: Path, settings: StoreSettings) -> str | None:
 
 
 def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | None:
-    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    (state,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if state != "ok":
-        return " ".join(str(state).split())
+        return " ".join(str(state).encode(errors="replace").decode().split())
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -266,13 +272,24 @@ def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | 
     return None
 
 
-def _filter_damage(connection: sqlite3.Connection) -> str | None:
-    for table in ("subscriptions", "mirrored"):
-        for name, wanted in connection.execute(f"SELECT name, filter FROM {table}"):
-            try:
-                Filter.from_bytes(wanted)
-            except (ValueError, RecursionError):
-                return f"the filter of the subscription {name!r} cannot be read"
+def _content_damage(connection: sqlite3.Connection) -> str | None:
+    """What SQLite does not notice, since it has no checksums: rows that are not as written."""
+    if fact(connection, LOG_EPOCH) is None:
+        return "it does not say which epoch its log is in"
+    for name, table in TABLES.items():
+        for values in connection.execute(f"SELECT {table.columns} FROM {name}"):
+            if (damage := content_damage(name, values)) is not None:
+                return damage
+    known = {number for (number,) in connection.execute("SELECT number FROM subscriptions")}
+    # The log and its entries say the same; the sum of what each says would differ otherwise.
+    logged = sum(
+        hash((number, position))
+        for position, numbers in connection.execute("SELECT position, subscriptions FROM log")
+        for number in numbers_of(numbers)
+        if number in known
+    )
+    if logged != sum(map(hash, connection.execute("SELECT * FROM log_entries"))):
+        return "the log and its entries differ"
     return None
 
 

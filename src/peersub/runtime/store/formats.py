@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from peersub.runtime.store.pages import has_shape
+from peersub.runtime.store.rows import seal_subscriptions, subscription_checksum
 from peersub.runtime.store.schema import TABLES
 
 __all__ = ["FORMAT_VERSION", "STEPS", "EarlierRow", "Step", "brought_forward", "migrate", "tables"]
@@ -41,16 +42,27 @@ class Step(NamedTuple):
     earlier: tuple[EarlierRow, ...] = ()
 
 
-def _count_cuts_by_position(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        "ALTER TABLE subscriptions ADD COLUMN trimmed_through INTEGER NOT NULL DEFAULT 0"
-    )
+_NEW_IN_2: Final = ("trimmed_through", "trimmed_told", "gaps", "gaps_told", "checked")
+
+
+def _check_subscriptions(connection: sqlite3.Connection) -> None:
+    """Subscriptions know what they lost, and of what their consumer heard."""
+    for column in _NEW_IN_2:
+        connection.execute(
+            f"ALTER TABLE subscriptions ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
+        )
+    seal_subscriptions(connection)
+
+
+def _checked_subscription(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    values = (*values, *(0 for _ in _NEW_IN_2))
+    return (*values[:-1], subscription_checksum(*values[1:-1]))
 
 
 STEPS: Final = (
     Step(
-        _count_cuts_by_position,
-        earlier=(EarlierRow("subscriptions", "NTBIII", lambda values: (*values, 0)),),
+        _check_subscriptions,
+        earlier=(EarlierRow("subscriptions", "NTBIII", _checked_subscription),),
     ),
 )
 FORMAT_VERSION: Final = 1 + len(STEPS)

@@ -15,11 +15,24 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.store.changes import DurableStored, MoveCursor
-from peersub.runtime.store.rows import EVENT_ROW_BYTES, event_columns, numbers_of, packed
+from peersub.runtime.store.changes import DurableStored, LossesTold, MoveCursor
+from peersub.runtime.store.facts import last_given, set_last_given
+from peersub.runtime.store.rows import (
+    EVENT_ROW_BYTES,
+    event_columns,
+    numbers_of,
+    packed,
+    seal_subscriptions,
+)
 from peersub.runtime.store.settings import StoreSettings
 
-__all__ = ["ENTRY_BYTES", "LOG_ROW_BYTES", "EventLog", "next_position"]
+__all__ = [
+    "ENTRY_BYTES",
+    "LOG_ROW_BYTES",
+    "EventLog",
+    "next_position",
+    "note_gaps",
+]
 
 ENTRY_BYTES: Final = 12
 """What an event takes on disk for each subscription that it is for, roughly."""
@@ -35,8 +48,13 @@ LOG_ROW_BYTES: Final = (
 
 def next_position(connection: sqlite3.Connection) -> int:
     """The position that the next event gets."""
-    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchone()
-    return 1 if found is None else found[0] + 1
+    return last_given(connection, "log") + 1
+
+
+def note_gaps(connection: sqlite3.Connection) -> None:
+    """Events of any durable subscription may be missing, nobody knows how many."""
+    connection.execute("UPDATE subscriptions SET gaps = gaps + 1")
+    seal_subscriptions(connection)
 
 
 class EventLog:
@@ -132,7 +150,9 @@ class EventLog:
         found = self._connection.execute(
             "SELECT number FROM subscriptions WHERE name = ?", (change.name,)
         )
-        (self._number_of[change.name],) = found.fetchone()
+        (number,) = found.fetchone()
+        self._number_of[change.name] = number
+        seal_subscriptions(self._connection, number)
 
     def remove_subscription(self, name: str) -> None:
         """A durable subscription ends. Events that only it wanted stay until the bounds cut."""
@@ -152,6 +172,24 @@ class EventLog:
                 f"UPDATE subscriptions SET cursor = ?1 WHERE number = ?2{condition}",
                 (change.position, number),
             )
+            seal_subscriptions(self._connection, number)
+
+    def tell_losses(self, change: LossesTold) -> None:
+        """The consumer has heard of what it lost."""
+        number = self._number_of.get(change.subscription)
+        if number is not None:
+            self._connection.execute(
+                "UPDATE subscriptions SET trimmed_told = ?, gaps_told = ? WHERE number = ?",
+                (change.trimmed, change.gaps, number),
+            )
+            seal_subscriptions(self._connection, number)
+
+    def go_on_after(self, position: int) -> None:
+        """Events were lost, nobody knows which: no position is given again up to this one."""
+        self.flush()
+        self._next = max(self._next, position + 1)
+        set_last_given(self._connection, "log", self._next - 1)
+        note_gaps(self._connection)
 
     # --- bounds --------------------------------------------------------------------------------
 
@@ -190,6 +228,7 @@ class EventLog:
                     "trimmed_through = ? WHERE number = ?",
                     (unread, last, number),
                 )
+                seal_subscriptions(self._connection, number)
             execute(
                 "DELETE FROM log_entries WHERE subscription = ? AND position <= ?",
                 (number, position),

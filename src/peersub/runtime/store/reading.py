@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, TypeAlias
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored, Record, SubscriptionStored
-from peersub.runtime.store.facts import IDENTITY, fact
+from peersub.overlays.core.store_marks import StoreMark
+from peersub.runtime.store.facts import IDENTITY, LOG_EPOCH, commits, fact
 from peersub.runtime.store.history import restored_events
 from peersub.runtime.store.log import next_position
 from peersub.runtime.store.rows import event_of, names_of
@@ -34,6 +35,7 @@ __all__ = [
     "restored_records",
     "retained_among",
     "retained_events",
+    "store_mark",
     "stage_state",
     "staged_events",
 ]
@@ -75,6 +77,12 @@ class DurableSubscription:
     """Events that the log's bounds cut off before the consumer had read them."""
     trimmed_through: int
     """The position of the last of them, or 0."""
+    trimmed_told: int
+    """How many of them the consumer has heard of."""
+    gaps: int
+    """How often the disk lost events, nobody knows how many."""
+    gaps_told: int
+    """Of how many of these times the consumer has heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +133,18 @@ def restored_records(connection: sqlite3.Connection) -> tuple[Record, ...]:
     return (*records, *restored_events(connection))
 
 
+def store_mark(connection: sqlite3.Connection) -> StoreMark:
+    """How far the store is."""
+    epoch = fact(connection, LOG_EPOCH)
+    assert epoch is not None
+    return StoreMark(epoch.decode(), commits(connection), next_position(connection) - 1)
+
+
 # --- the log -------------------------------------------------------------------------------------
 
 _DURABLE: Final = (
-    "SELECT name, filter, cursor, created_ms, trimmed_unread, trimmed_through FROM subscriptions"
+    "SELECT name, filter, cursor, created_ms, trimmed_unread, trimmed_through, trimmed_told, "
+    "gaps, gaps_told FROM subscriptions"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any, Final
 from zlib import crc32
 
@@ -9,6 +10,7 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.runtime.store.schema import TABLES
 from peersub.wire.publications import packed_attributes, publication_of
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "names_of",
     "numbers_of",
     "packed",
+    "seal_subscriptions",
+    "subscription_checksum",
 ]
 
 EVENT_ROW_BYTES: Final = 96
@@ -62,6 +66,23 @@ _DELIVERIES: Final = {int(delivery): delivery for delivery in Delivery}
 def _checksum(event_id: str, attributes: bytes, body: bytes | None) -> int:
     value = crc32(attributes, crc32(event_id.encode()))
     return value if body is None else crc32(body, value)
+
+
+def subscription_checksum(*columns: Any) -> int:
+    """Of the columns of a durable subscription between its number and its checksum."""
+    return crc32(packed(columns))
+
+
+def seal_subscriptions(connection: sqlite3.Connection, number: int | None = None) -> None:
+    """Work the checksum of a subscription out that has changed, or (None) of all."""
+    names = TABLES["subscriptions"].names
+    columns = ", ".join(names[1 : names.index("checked")])
+    condition, values = ("", ()) if number is None else (" WHERE number = ?", (number,))
+    rows = connection.execute(f"SELECT number, {columns} FROM subscriptions{condition}", values)
+    connection.executemany(
+        "UPDATE subscriptions SET checked = ? WHERE number = ?",
+        [(subscription_checksum(*columns), number) for number, *columns in rows.fetchall()],
+    )
 
 
 def packed(names: Any) -> bytes:

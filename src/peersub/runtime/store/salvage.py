@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
+from peersub.runtime.store.facts import set_last_given
 from peersub.runtime.store.formats import brought_forward
+from peersub.runtime.store.log import note_gaps
 from peersub.runtime.store.pages import DatabasePages, Row, has_shape
-from peersub.runtime.store.rows import is_sound, numbers_of
-from peersub.runtime.store.schema import EVENT_COLUMNS, PAGE_BYTES, TABLES, Table
+from peersub.runtime.store.rows import is_sound, numbers_of, subscription_checksum
+from peersub.runtime.store.schema import EVENT_COLUMNS, PAGE_BYTES, TABLES
 from peersub.runtime.store.write_ahead import WriteAhead, read_write_ahead
 
-__all__ = ["Salvaged", "salvage"]
+__all__ = ["Salvaged", "content_damage", "salvage"]
 
 _SEQUENCE_SHAPE: Final = "TI"
 _SEQUENCED: Final = ("log", "retained", "stages", "subscriptions")
@@ -110,7 +112,7 @@ def _take(target: sqlite3.Connection, row: Row, found: Salvaged) -> None:
     table = TABLES[name]
     if table.shape[0] == "N":
         values = (rowid, *values[1:])
-    if not _has_sound_content(table, values):
+    if content_damage(name, values) is not None:
         found.unsound[name] += 1
         return
     # What a tree led to came first, and stays.
@@ -119,16 +121,35 @@ def _take(target: sqlite3.Connection, row: Row, found: Salvaged) -> None:
     found.rows[name] += done.rowcount
 
 
-def _has_sound_content(table: Table, values: tuple[Any, ...]) -> bool:
+def content_damage(name: str, values: tuple[Any, ...]) -> str | None:
+    """What is wrong with the content of a row of a table, or None."""
+    table = TABLES[name]
     columns = table.names
+    damage = f"some {_WORDS[name]} are not as they were written"
+    if any(isinstance(value, str) and not _is_text(value) for value in values):
+        return damage
     if "filter" in columns:
         try:
             Filter.from_bytes(values[columns.index("filter")])
         except (ValueError, RecursionError):
-            return False
+            named = values[columns.index("name")]
+            return f"the filter of the subscription {named!r} cannot be read"
     if table.columns.endswith(EVENT_COLUMNS):
         in_log = "position" in columns[1:] and values[columns.index("position")] is not None
-        return in_log or is_sound(*values[-len(EVENT_COLUMNS.split(", ")) :])
+        is_whole = in_log or is_sound(*values[-len(EVENT_COLUMNS.split(", ")) :])
+    elif "checked" in columns:
+        place = columns.index("checked")
+        is_whole = subscription_checksum(*values[1:place]) == values[place]
+    else:
+        is_whole = True
+    return None if is_whole else damage
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
     return True
 
 
@@ -142,10 +163,10 @@ def _derive(target: sqlite3.Connection, sequences: dict[str, int]) -> None:
         if number in known
     )
     target.executemany("INSERT OR IGNORE INTO log_entries VALUES (?, ?)", entries)
+    note_gaps(target)
     (cursor,) = target.execute("SELECT ifnull(max(cursor), 0) FROM subscriptions").fetchone()
     sequences["log"] = max(cursor, sequences.get("log", 0))
     for name, number in sequences.items():
         key = TABLES[name].names[0]
         (last,) = target.execute(f"SELECT ifnull(max({key}), 0) FROM {name}").fetchone()
-        target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
-        target.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, max(last, number)))
+        set_last_given(target, name, max(last, number))

@@ -6,7 +6,8 @@ their shape (`salvage`). What is not such a table (`log_entries`, indexes) follo
 A change here is a step of the format as well (`formats`).
 
 An event is five columns everywhere: id, delivery, attributes, body, and a checksum of these, since
-SQLite notices damage to its own structure, not to the content of a row.
+SQLite notices damage to its own structure, not to the content of a row. A subscription has a
+checksum of all its columns.
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ TABLES: Final[dict[str, Table]] = {
         f"at_ms INTEGER NOT NULL, hops INTEGER NOT NULL, {_EVENT}",
     ),
     "subscriptions": Table(
-        "number, name, filter, cursor, created_ms, trimmed_unread, trimmed_through",
-        "NTBIIII",
+        "number, name, filter, cursor, created_ms, trimmed_unread, trimmed_through, trimmed_told, "
+        "gaps, gaps_told, checked",
+        "NTBIIIIIIII",
         "number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, "
         "filter BLOB NOT NULL, cursor INTEGER NOT NULL, created_ms INTEGER NOT NULL, "
-        "trimmed_unread INTEGER NOT NULL DEFAULT 0, trimmed_through INTEGER NOT NULL DEFAULT 0",
+        "trimmed_unread INTEGER NOT NULL DEFAULT 0, trimmed_through INTEGER NOT NULL DEFAULT 0, "
+        "trimmed_told INTEGER NOT NULL DEFAULT 0, gaps INTEGER NOT NULL DEFAULT 0, "
+        "gaps_told INTEGER NOT NULL DEFAULT 0, checked INTEGER NOT NULL DEFAULT 0",
     ),
     "log": Table(
         f"position, at_ms, hops, subscriptions, {EVENT_COLUMNS}",

@@ -46,6 +46,9 @@ class StoreSettings:
     """Keys of published stages that are remembered, so that a repetition is noticed."""
     keys_horizon_ms: int = 7 * _DAY_MS
 
+    fsync: bool = True
+    """Whether what is acknowledged is on the disk itself. Without, it is with the operating system:
+    a killed process loses nothing, a machine without power loses the last seconds."""
     file_bytes_max: int | None = None
     """Of the database; None leaves it to the disk. What does not fit fails as on a full disk."""
     busy_ms_max: int = 5_000

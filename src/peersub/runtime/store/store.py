@@ -11,17 +11,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from peersub.overlays.core.records import Record
+from peersub.overlays.core.store_marks import StoreMark
 from peersub.runtime.store import reading
 from peersub.runtime.store.applying import Applier
-from peersub.runtime.store.changes import Change
+from peersub.runtime.store.changes import Change, CommitsLost
 from peersub.runtime.store.facts import (
     INCARNATION,
-    LOG_EPOCH,
     NODE_NAME,
     fact,
     next_incarnation,
@@ -30,6 +30,7 @@ from peersub.runtime.store.facts import (
 from peersub.runtime.store.failures import StoreError, explained
 from peersub.runtime.store.folder import DATABASE, create_database, locked, opened, prepared
 from peersub.runtime.store.log import next_position
+from peersub.runtime.store.mark_file import MARK, MarkFile, read_mark
 from peersub.runtime.store.reading import (
     DurableSubscription,
     LoggedEvent,
@@ -37,6 +38,7 @@ from peersub.runtime.store.reading import (
     RetainedEvent,
     Since,
     StagedEvent,
+    store_mark,
 )
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import StageState
@@ -67,7 +69,6 @@ class Store:
     Attributes:
         notices: what people should know about the opening, as sentences: a salvage, above all.
         incarnation: the number of this life of the node, larger than those of all earlier ones.
-        log_epoch: names the log; positions of another epoch mean nothing in this one.
     """
 
     def __init__(
@@ -79,47 +80,63 @@ class Store:
         settings = settings or StoreSettings()
         target = Path(folder)
         with ExitStack() as undo:
-            lock = undo.enter_context(locked(target))
+            undo.enter_context(locked(target))
             try:
-                notices = prepared(target, settings)
-                writing = opened(target / DATABASE, settings, writes=True)
-                undo.callback(writing.close)
-                reading = opened(target / DATABASE, settings, writes=False)
-                undo.callback(reading.close)
-                self._begin(str(target), settings, now_ms, notices, writing, reading, lock)
+                self.notices = prepared(target, settings)
+                writing = undo.enter_context(
+                    closing(opened(target / DATABASE, settings, writes=True))
+                )
+                reading = undo.enter_context(
+                    closing(opened(target / DATABASE, settings, writes=False))
+                )
+                remembered = read_mark(target / MARK)
+                mark_file = undo.enter_context(closing(MarkFile(target / MARK)))
+                applier = Applier(writing, settings, now_ms, mark_file)
+                self._begin(str(target), settings, now_ms, applier, (writing, reading), remembered)
             except sqlite3.Error as error:
                 raise StoreError(explained(error, str(target)).reason) from error
-            undo.pop_all()
+            except OSError as error:
+                raise StoreError(f"{target} cannot be used: {error.strerror or error}") from error
+            # The last connection carries the write-ahead file over into the database.
+            self._giving_back = undo.pop_all()
 
     def _begin(
         self,
         place: str,
         settings: StoreSettings,
         now_ms: Callable[[], int],
-        notices: list[str],
-        writing: sqlite3.Connection,
-        reading: sqlite3.Connection,
-        lock: IO[str] | None,
+        applier: Applier,
+        connections: tuple[sqlite3.Connection, sqlite3.Connection],
+        remembered: StoreMark | None = None,
     ) -> None:
-        self.notices = notices
+        writing, self._reading = connections
         self._place = place
-        self._writing = writing
-        self._reading = reading
-        self._lock = lock
+        self._settings = settings
+        self._applier = applier
         self._is_closed = False
         # Readers take turns on their connection; in memory there is but one, the writer's.
         self._turn = threading.Lock()
         self.incarnation = next_incarnation(fact(writing, INCARNATION), now_ms())
-        epoch = fact(writing, LOG_EPOCH)
-        assert epoch is not None
-        self.log_epoch = epoch.decode()
-        applier = self._applier = Applier(writing, settings, now_ms)
+        if not settings.fsync:
+            self.notices.append(
+                f"{place} is written without fsync: what was acknowledged in the last seconds is "
+                "lost when the machine loses its power"
+            )
+        lost = 0 if remembered is None else remembered.missing_in(store_mark(writing))
         writing.execute("BEGIN IMMEDIATE")
+        if remembered is not None and lost:
+            applier.apply([CommitsLost(remembered)])
+            self.notices.append(
+                f"{place} lost the last {lost:,} transactions that were stored there: its disk "
+                "does not keep what it says it keeps. The log begins a new epoch, and consumers of "
+                "durable subscriptions are told of a gap"
+            )
         set_fact(writing, INCARNATION, str(self.incarnation).encode())
         applier.finish()
         writing.execute("COMMIT")
         applier.committed()
-        exclusion: AbstractContextManager[Any] = self._turn if reading is writing else nullcontext()
+        in_memory = self._reading is writing
+        exclusion: AbstractContextManager[Any] = self._turn if in_memory else nullcontext()
         self._writer = Writer(writing, applier, settings, place, exclusion)
 
     # --- writing -------------------------------------------------------------------------------
@@ -140,12 +157,7 @@ class Store:
         self._is_closed = True
         self._writer.close()
         with self._turn:
-            self._reading.close()
-            if self._writing is not self._reading:
-                # The last connection carries the write-ahead file over into the database.
-                self._writing.close()
-        if self._lock is not None:
-            self._lock.close()
+            self._giving_back.close()
 
     def __enter__(self) -> Store:
         return self
@@ -162,6 +174,17 @@ class Store:
             name = fact(connection, NODE_NAME)
         return None if name is None else name.decode()
 
+    @property
+    def mark(self) -> StoreMark:
+        """How far the store is; `CommitsLost` says that it was once further."""
+        with self._asking() as connection:
+            return reading.store_mark(connection)
+
+    @property
+    def log_epoch(self) -> str:
+        """Names the log; positions of another epoch mean nothing in this one."""
+        return self.mark.epoch
+
     def restored_records(self) -> tuple[Record, ...]:
         """What the protocol is told when it starts again.
 
@@ -175,6 +198,7 @@ class Store:
         """Numbers for people: what waits, what was written, what failed, what bounds cut off."""
         counters = self._writer.counters
         return {
+            "fsync": self._settings.fsync,
             "backlog": self._writer.backlog,
             "transactions": counters.transactions,
             "changes_written": counters.changes_written,
@@ -278,4 +302,8 @@ class MemoryStore(Store):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         create_database(connection)
         settings = settings or StoreSettings()
-        self._begin(_IN_MEMORY, settings, now_ms, [], connection, connection, None)
+        self.notices = []
+        applier = Applier(connection, settings, now_ms)
+        self._begin(_IN_MEMORY, settings, now_ms, applier, (connection, connection))
+        self._giving_back = ExitStack()
+        self._giving_back.callback(connection.close)
