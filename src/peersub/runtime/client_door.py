@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.core.batch import Batch
@@ -30,6 +29,7 @@ from peersub.runtime.client_ports import (
     OpenRules,
     ServingNode,
 )
+from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
 from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.sinks import DurableOptions
@@ -46,7 +46,6 @@ from peersub.wire.client_messages import (
     MoveFollowed,
     MoveProposed,
     PublishBatchWanted,
-    PublishEnded,
     PublishWanted,
     RevocationTold,
     StateWanted,
@@ -66,8 +65,6 @@ __all__ = ["ClientDoor"]
 
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
-RELIEF_CHECK_S: Final = 0.1
-"""How often it is looked whether links are still congested, should nobody say so."""
 
 
 class ClientDoor:
@@ -108,15 +105,9 @@ class ClientDoor:
         self._status = status or node.status
         self._consumers: dict[int, QueuedConsumer] = {}
         self._outbox = ClientOutbox()
-        self._open: dict[str, list[int]] = {}
-        """Numbers of the client's publications that have not ended, by the event's id."""
-        self._ended: list[int] = []
-        self._failed: list[tuple[int, str]] = []
-        self._held: list[Publication | Batch] = []
-        # Where rules look at each event, events come one by one.
-        bounded = self._rules.bounds_publishing(connection.identity)
-        self._takes_batches = node.takes_batches and not bounded
-        self._holding_task: asyncio.Task[None] | None = None
+        self._publications = ClientPublications(
+            node, connection, self._rules, self._usage.publishing, self._plan_flush
+        )
         self._takes_columns = False
         self._hears_moves = False
         self._followed: int | None = None
@@ -134,7 +125,7 @@ class ClientDoor:
             MoveFollowed: self._on_move_followed,
             StatusWanted: self._on_status_wanted,
             RevocationTold: self._on_revocation_told,
-            PublishBatchWanted: self._on_publish_batch_wanted,
+            PublishBatchWanted: self._publications.publish_batch,
         }
 
     @property
@@ -161,7 +152,7 @@ class ClientDoor:
                 wanted.append(message)
             else:
                 # A subscription that was asked for after an event does not get it.
-                self._publish(wanted)
+                self._publications.publish(wanted)
                 wanted = []
                 handler = self._handlers.get(type(message))
                 if handler is None:
@@ -169,7 +160,7 @@ class ClientDoor:
                 else:
                     handler(message)
         if not self._is_lost:
-            self._publish(wanted)
+            self._publications.publish(wanted)
 
     def _on_first(self, message: Message) -> None:
         if not isinstance(message, ClientHello):
@@ -185,7 +176,7 @@ class ClientDoor:
             self._hears_moves = MOVES in message.features
             self.client_name = message.name
             network = self._network
-            features: tuple[str, ...] = (BATCHES,) if self._takes_batches else ()
+            features: tuple[str, ...] = (BATCHES,) if self._publications.takes_batches else ()
             features += (MOVES,) if self._node.proposes_moves else ()
             welcome = ClientWelcome(
                 self._node.name, CLIENT_VERSION, network.overlay, network.network, features
@@ -207,9 +198,7 @@ class ClientDoor:
             self._usage.subscriptions -= 1
         self._consumers.clear()
         self._outbox.taken()
-        self._open.clear()
-        if self._holding_task is not None:
-            self._holding_task.cancel()
+        self._publications.end()
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -253,6 +242,7 @@ class ClientDoor:
             message.number,
             name,
             wanted,
+            self._usage.queued,
             is_durable=bool(message.durable),
             overflow=message.overflow,
             queue_max=max(1, min(message.queue_max, limits.queue_max)),
@@ -416,90 +406,6 @@ class ClientDoor:
         if self._outbox.batch is not None:
             self._flush()
 
-    # --- publishing ------------------------------------------------------------------------------
-
-    def _publish(self, wanted: Sequence[PublishWanted]) -> None:
-        permitted: list[Publication] = []
-        for message in wanted:
-            publication = message.publication
-            refusal = self._refusal(publication)
-            if refusal is not None:
-                self._failed.append((message.number, refusal))
-                self._plan_flush()
-                continue
-            numbers = self._open.get(publication.id)
-            if numbers is not None:
-                numbers.append(message.number)  # The same event again, before it has ended.
-            else:
-                self._open[publication.id] = [message.number]
-                permitted.append(publication)
-        if not permitted:
-            return
-        if self._must_hold():
-            self._held += permitted
-        else:
-            self._node.publish(permitted, self._on_ended)
-
-    def _on_publish_batch_wanted(self, message: PublishBatchWanted) -> None:
-        batch, number = message.batch, message.number
-        if not self._takes_batches:
-            refusal: str | None = "this client publishes its events one by one"
-        elif len(self._open) >= self._limits.publications_open_max or batch.id in self._open:
-            refusal = "too much is under way, or another batch of this name"
-        else:
-            refusal = None if batch.is_sound else "its events cannot be read"
-        if refusal is not None:
-            self._failed.append((number, refusal))
-            self._plan_flush()
-            return
-        self._open[batch.id] = [number]
-        if self._must_hold():
-            self._held.append(batch)
-        else:
-            self._node.publish_batch(batch, self._on_ended)
-
-    def _must_hold(self) -> bool:
-        """Whether what is to be published has to wait; if so, nothing more is read meanwhile."""
-        if self._holding_task is None and self._node.is_congested():
-            self._connection.hold_reading(hold=True)
-            task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
-            self._holding_task = task
-        return self._holding_task is not None
-
-    def _refusal(self, publication: Publication) -> str | None:
-        if len(self._open) >= self._limits.publications_open_max:
-            return f"more than {self._limits.publications_open_max:,} publications have not ended"
-        if not publication.is_sound:
-            return "its attributes cannot be read"
-        return self._rules.permit_publish(self._connection.identity, publication)
-
-    async def _publish_when_relieved(self) -> None:
-        while self._held and not self._is_lost:
-            while self._node.is_congested():
-                try:
-                    async with asyncio.timeout(RELIEF_CHECK_S):
-                        await self._node.relief()
-                except TimeoutError:
-                    continue
-            held, self._held = self._held, []
-            for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
-                if is_batch:
-                    for batch in group:
-                        self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
-                else:
-                    self._node.publish(list(group), self._on_ended)  # type: ignore[arg-type]
-        self._holding_task = None
-        self._connection.hold_reading(hold=False)
-
-    def _on_ended(self, event_id: str, failure: str | None) -> None:
-        numbers = self._open.pop(event_id, ())
-        if failure is None:
-            self._ended += numbers
-        else:
-            self._failed += [(number, failure) for number in numbers]
-        if numbers:
-            self._plan_flush()
-
     # --- revocations -----------------------------------------------------------------------------
 
     def _on_revocation_told(self, message: RevocationTold) -> None:
@@ -528,7 +434,7 @@ class ClientDoor:
             "subscriptions": len(consumers),
             "queued_events": sum(map(len, consumers)),
             "dropped_events": sum(consumer.dropped for consumer in consumers),
-            "publications_under_way": len(self._open),
+            "publications_under_way": len(self._publications),
         }
 
     # --- sending ---------------------------------------------------------------------------------
@@ -545,12 +451,7 @@ class ClientDoor:
     def _flush(self) -> None:
         if self._is_lost:
             return
-        messages: list[Message] = [*self._outbox.taken()]
-        while self._ended or self._failed:
-            ended, failed = self._ended, self._failed
-            count = NUMBERS_PER_MESSAGE_MAX
-            messages.append(PublishEnded(tuple(ended[:count]), tuple(failed[:count])))
-            self._ended, self._failed = ended[count:], failed[count:]
+        messages: list[Message] = [*self._outbox.taken(), *self._publications.answers()]
         if not messages:
             return
         self._connection.send(messages)

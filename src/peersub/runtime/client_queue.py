@@ -14,20 +14,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
+from peersub.runtime.byte_budget import ByteShare
 from peersub.wire.client_messages import Overflow, SubscriptionPhase
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["QUEUE_BYTES_MAX", "ConsumerOwner", "QueuedConsumer", "Waiting", "event_bytes"]
+__all__ = ["ConsumerOwner", "QueuedConsumer", "Waiting", "content_bytes", "event_bytes"]
 
-QUEUE_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""Of the events that wait for one subscription, however few they are."""
+ROWS_AT_ONCE: Final = 64
+"""Rows of a batch that are made into events before it is looked whether the connection is full."""
+COLUMNS_FROM: Final = 8
+"""Fewer rows that have waited leave one by one: a message in columns costs as much as some."""
+SHARED_PART: Final = 4
+"""Where fewer than this part of a batch's events wait, they are copied, and the batch let go."""
 
 
 def event_bytes(publication: Publication) -> int:
     """About what an event takes, without packing what is not packed yet."""
     return len(publication.packed or b"") + len(publication.body or b"") + len(publication.id)
+
+
+def content_bytes(content: Publication | Batch) -> int:
+    """About what an event, or a batch of them, takes."""
+    return content.size if isinstance(content, Batch) else event_bytes(content)
 
 
 class Waiting(NamedTuple):
@@ -36,6 +46,17 @@ class Waiting(NamedTuple):
     publication: Publication
     hops: int
     position: int | None
+
+
+class _WaitingRows:
+    """Events of a batch that wait for credit."""
+
+    __slots__ = ("batch", "hops", "rows")
+
+    def __init__(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        self.batch = batch
+        self.rows = rows
+        self.hops = hops
 
 
 class ConsumerOwner(Protocol):
@@ -106,11 +127,12 @@ class QueuedConsumer:
     """
 
     __slots__ = (
-        "_bytes",
+        "_count",
         "_dropped_told",
         "_last_position",
         "_owner",
         "_queue",
+        "_share",
         "credit",
         "detail",
         "dropped",
@@ -131,6 +153,7 @@ class QueuedConsumer:
         number: int,
         name: str,
         wanted: Filter,
+        share: ByteShare,
         *,
         is_durable: bool,
         overflow: Overflow,
@@ -150,8 +173,9 @@ class QueuedConsumer:
         self.is_announced = False
         self.is_held = False
         self._owner = owner
-        self._queue: deque[Waiting] = deque()
-        self._bytes = 0
+        self._queue: deque[Waiting | _WaitingRows] = deque()
+        self._count = 0
+        self._share = share
         self._dropped_told = 0
         self._last_position = -1
 
@@ -161,30 +185,38 @@ class QueuedConsumer:
         """An event: to the client if it has granted credit, else into the queue."""
         if not self.is_held:
             return
-        if position is not None:
-            if position <= self._last_position:
-                return  # From before the queue was full.
-            self._last_position = position
+        if position is not None and position <= self._last_position:
+            return  # From before the queue was full.
         waiting = Waiting(publication, hops, position)
         if self.credit > 0 and not self._queue and not self._owner.is_holding:
             self.credit -= 1
             self._owner.send_event(self, waiting)
-        else:
-            self._enqueue(waiting)
+        elif not self._enqueue(waiting):
+            return
+        if position is not None:
+            self._last_position = position
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
         """The events at these places of a batch: as many in columns as can go, others wait."""
-        owner = self._owner
         if not self.is_held:
             return
-        if owner.takes_columns and self.credit and not self._queue and not owner.is_holding:
-            sent, rows = rows[: self.credit], rows[self.credit :]
-            self.credit -= len(sent)
-            owner.send_rows(self, batch, sent, hops)
-            if not len(rows):
-                return
+        owner = self._owner
+        while len(rows) and self.credit > 0 and not self._queue and not owner.is_holding:
+            count = self.credit if owner.takes_columns else min(self.credit, ROWS_AT_ONCE)
+            self._send_rows(batch, rows[:count], hops, in_columns=owner.takes_columns)
+            rows = rows[count:]
+        if len(rows):
+            self._enqueue_rows(batch, rows, hops)
+
+    def _send_rows(self, batch: Batch, rows: np.ndarray, hops: int, *, in_columns: bool) -> None:
+        """Send events of a batch, for all of which there is credit."""
+        owner = self._owner
+        self.credit -= len(rows)
+        if in_columns:
+            owner.send_rows(self, batch, rows, hops)
+            return
         for publication in owner.events_of(batch, rows):
-            self.deliver(publication, hops, None)
+            owner.send_event(self, Waiting(publication, hops, None))
 
     def ready(self) -> None:
         """The overlay keeps its promise."""
@@ -212,44 +244,87 @@ class QueuedConsumer:
     # --- the queue -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return self._count
 
-    def _enqueue(self, waiting: Waiting) -> None:
-        size = event_bytes(waiting.publication)
-        if not self._has_room(size):
-            if self.is_durable:
-                # This one is passed on, too: the node may count it as delivered already.
-                self._append(waiting, size)
-                self.is_held = False
-                self._owner.let_go(self)
-                return
-            self.dropped += 1
-            if self.overflow is Overflow.END:
-                self.is_held = False
-                self._owner.end(self, f"its queue of {self.queue_max:,} events was full")
-                return
-            if self.overflow is Overflow.DROP_NEWEST:
-                return
-            self._take()
-            while self._queue and not self._has_room(size):
-                self._take()
-                self.dropped += 1
-        self._append(waiting, size)
-
-    def _has_room(self, size: int) -> bool:
-        # One event always has room, however large it is.
-        return not self._queue or (
-            len(self._queue) < self.queue_max and self._bytes + size <= QUEUE_BYTES_MAX
-        )
-
-    def _append(self, waiting: Waiting, size: int) -> None:
+    def _enqueue(self, waiting: Waiting) -> bool:
+        """Whether the event waits now, or has taken the place of others."""
+        publication = waiting.publication
+        size = event_bytes(publication)
+        if not self._make_room(publication, size, 1):
+            return False
+        self._share.hold(publication, size)
+        # What it was unpacked to, or parsed, may take many times as much.
+        publication.forget_unpacked()
         self._queue.append(waiting)
-        self._bytes += size
+        self._count += 1
+        return True
 
-    def _take(self) -> Waiting:
-        waiting = self._queue.popleft()
-        self._bytes -= event_bytes(waiting.publication)
-        return waiting
+    def _enqueue_rows(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
+        import numpy as np
+
+        is_newest = self.overflow is Overflow.DROP_NEWEST
+        room = self.queue_max - (self._count if is_newest else 0)
+        excess = len(rows) - room
+        if excess > 0 and self.overflow is not Overflow.END:
+            self.dropped += excess
+            rows = rows[:room] if is_newest else rows[excess:]
+            if not len(rows):
+                return
+        if len(rows) * SHARED_PART < len(batch):
+            batch, rows = batch.part(rows), np.arange(len(rows))
+        size = batch.size
+        if self._make_room(batch, size, len(rows)):
+            self._share.hold(batch, size)
+            self._queue.append(_WaitingRows(batch, rows, hops))
+            self._count += len(rows)
+
+    def _make_room(self, content: Publication | Batch, size: int, count: int) -> bool:
+        """Whether there is room, at the cost of others where the overflow says so."""
+        if self._has_room(content, size, count):
+            return True
+        if self.is_durable:
+            # It stays in the log: whoever takes hold again gets it.
+            self.is_held = False
+            self._owner.let_go(self)
+            return False
+        if self.overflow is Overflow.DROP_OLDEST:
+            self._drop_oldest(self._count + count - self.queue_max)
+            while self._queue and not self._has_room(content, size, count):
+                self._drop_oldest(_events_in(self._queue[0]))
+            if self._has_room(content, size, count):
+                return True
+        self.dropped += count
+        if self.overflow is Overflow.END:
+            self.is_held = False
+            self._owner.end(self, f"its queue of {self.queue_max:,} events was full")
+        return False
+
+    def _has_room(self, content: Publication | Batch, size: int, count: int) -> bool:
+        return self._count + count <= self.queue_max and self._share.has_room(content, size)
+
+    def _drop_oldest(self, count: int) -> None:
+        while count > 0 and self._queue:
+            first = self._queue[0]
+            taken = min(count, _events_in(first))
+            if isinstance(first, _WaitingRows):
+                self._take_rows(first, taken)
+            else:
+                self._take(first)
+            self.dropped += taken
+            count -= taken
+
+    def _take(self, first: Waiting) -> None:
+        self._queue.popleft()
+        self._count -= 1
+        self._share.drop(first.publication)
+
+    def _take_rows(self, first: _WaitingRows, count: int) -> np.ndarray:
+        rows, first.rows = first.rows[:count], first.rows[count:]
+        self._count -= len(rows)
+        if not len(first.rows):
+            self._queue.popleft()
+            self._share.drop(first.batch)
+        return rows
 
     def grant(self, count: int, credit_max: int) -> None:
         """The client takes so many more."""
@@ -262,9 +337,20 @@ class QueuedConsumer:
         if self._queue:
             owner.before_queued()
         while self._queue and self.credit > 0 and not owner.is_holding:
-            self.credit -= 1
-            owner.send_event(self, self._take())
-        if self._has_let_go and len(self._queue) <= self.queue_max // 2:
+            first = self._queue[0]
+            if isinstance(first, _WaitingRows):
+                in_columns = (
+                    owner.takes_columns and min(self.credit, len(first.rows)) >= COLUMNS_FROM
+                )
+                rows = self._take_rows(
+                    first, self.credit if in_columns else min(self.credit, ROWS_AT_ONCE)
+                )
+                self._send_rows(first.batch, rows, first.hops, in_columns=in_columns)
+            else:
+                self._take(first)
+                self.credit -= 1
+                owner.send_event(self, first)
+        if self._has_let_go and self._count <= self.queue_max // 2:
             owner.take_hold(self)
 
     @property
@@ -279,5 +365,11 @@ class QueuedConsumer:
 
     def clear(self) -> None:
         """Nobody takes what waits."""
+        for each in self._queue:
+            self._share.drop(each.batch if isinstance(each, _WaitingRows) else each.publication)
         self._queue.clear()
-        self._bytes = 0
+        self._count = 0
+
+
+def _events_in(entry: Waiting | _WaitingRows) -> int:
+    return len(entry.rows) if isinstance(entry, _WaitingRows) else 1

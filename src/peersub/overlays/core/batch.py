@@ -143,6 +143,14 @@ class Batch:
         return self._bodies
 
     @property
+    def size(self) -> int:
+        """About what the events take, in bytes."""
+        if self._packed is not None:
+            return len(self._packed) + self.numbers.nbytes
+        bodies = 0 if self._bodies is None else self._bodies.nbytes
+        return int(self.table.nbytes + bodies + self.numbers.nbytes)
+
+    @property
     def is_sound(self) -> bool:
         """Whether the events can be read."""
         try:

@@ -86,6 +86,13 @@ class Publication:
         except ValueError:
             return False
 
+    def forget_unpacked(self) -> None:
+        """Let go of all that can be worked out again: who waits for long holds the bytes alone."""
+        if self._unpack is not None and self.packed is not None:
+            self._attributes = None
+        self._event = self._probe = None
+        self._answers = {}
+
     @property
     def event(self) -> Event:
         """What filters are asked about and subscribers get; the same object each time."""

@@ -1,0 +1,193 @@
+"""What one client of a node publishes: permitted or refused, in order, and answered in groups.
+
+While the node's links are congested publications wait here, and nothing more is read from the
+client. Those that have not ended are bounded in number and in bytes (`byte_budget`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Final
+
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.publication import Publication
+from peersub.runtime.byte_budget import ByteShare
+from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX
+from peersub.runtime.client_ports import ClientConnection, ClientRules, ServingNode
+from peersub.runtime.client_queue import content_bytes
+from peersub.wire.client_messages import PublishBatchWanted, PublishEnded, PublishWanted
+
+__all__ = ["ClientPublications"]
+
+RELIEF_CHECK_S: Final = 0.1
+"""How often it is looked whether links are still congested, should nobody say so."""
+
+
+class ClientPublications:
+    """The publications of one client that have not ended, or whose end it has not heard of.
+
+    Args:
+        node: publishes.
+        connection: to the client.
+        rules: what the client may publish.
+        share: of the bytes that publications of clients may take.
+        on_answers: is called when there is something to tell the client.
+    """
+
+    def __init__(
+        self,
+        node: ServingNode,
+        connection: ClientConnection,
+        rules: ClientRules,
+        share: ByteShare,
+        on_answers: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._rules = rules
+        self._open_max = rules.limits(connection.identity).publications_open_max
+        self._share = share
+        self._on_answers = on_answers
+        # Where rules look at each event, events come one by one.
+        bounded = rules.bounds_publishing(connection.identity)
+        self.takes_batches = node.takes_batches and not bounded
+        self._open: dict[str, tuple[Publication | Batch, list[int]]] = {}
+        """Those that have not ended, with the numbers the client knows them by, by their id."""
+        self._ended: list[int] = []
+        self._failed: list[tuple[int, str]] = []
+        self._held: list[Publication | Batch] = []
+        self._holding_task: asyncio.Task[None] | None = None
+        self._is_lost = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # --- what the client says --------------------------------------------------------------------
+
+    def publish(self, wanted: Sequence[PublishWanted]) -> None:
+        """Events, in their order."""
+        permitted: list[Publication] = []
+        for message in wanted:
+            publication = message.publication
+            refusal = self._refusal(publication)
+            if refusal is not None:
+                self._fail(message.number, refusal)
+                continue
+            known = self._open.get(publication.id)
+            if known is not None:
+                known[1].append(message.number)  # The same event again, before it has ended.
+            else:
+                self._begin(publication, message.number)
+                permitted.append(publication)
+        if not permitted:
+            return
+        if self._must_hold():
+            self._held += permitted
+        else:
+            self._node.publish(permitted, self._on_ended)
+
+    def publish_batch(self, message: PublishBatchWanted) -> None:
+        """Many events, which end together."""
+        batch = message.batch
+        if not self.takes_batches:
+            refusal: str | None = "this client publishes its events one by one"
+        elif batch.id in self._open:
+            refusal = "another batch of this name is under way"
+        else:
+            refusal = self._no_room_for(batch)
+        if refusal is None and not batch.is_sound:
+            refusal = "its events cannot be read"
+        if refusal is not None:
+            self._fail(message.number, refusal)
+            return
+        self._begin(batch, message.number)
+        if self._must_hold():
+            self._held.append(batch)
+        else:
+            self._node.publish_batch(batch, self._on_ended)
+
+    def _refusal(self, publication: Publication) -> str | None:
+        refusal = self._no_room_for(publication)
+        if refusal is None and not publication.is_sound:
+            refusal = "its attributes cannot be read"
+        return refusal or self._rules.permit_publish(self._connection.identity, publication)
+
+    def _no_room_for(self, content: Publication | Batch) -> str | None:
+        if len(self._open) >= self._open_max:
+            return f"more than {self._open_max:,} publications have not ended"
+        if not self._share.has_room(content, content_bytes(content)):
+            return (
+                f"publications of {self._share.used:,} bytes have not ended: the node takes more "
+                "when some have"
+            )
+        return None
+
+    def _begin(self, content: Publication | Batch, number: int) -> None:
+        self._open[content.id] = (content, [number])
+        self._share.hold(content, content_bytes(content))
+
+    # --- holding back ----------------------------------------------------------------------------
+
+    def _must_hold(self) -> bool:
+        """Whether what is to be published has to wait; if so, nothing more is read meanwhile."""
+        if self._holding_task is None and self._node.is_congested():
+            self._connection.hold_reading(hold=True)
+            task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
+            self._holding_task = task
+        return self._holding_task is not None
+
+    async def _publish_when_relieved(self) -> None:
+        while self._held and not self._is_lost:
+            while self._node.is_congested():
+                try:
+                    async with asyncio.timeout(RELIEF_CHECK_S):
+                        await self._node.relief()
+                except TimeoutError:
+                    continue
+            held, self._held = self._held, []
+            for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
+                if is_batch:
+                    for batch in group:
+                        self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
+                else:
+                    self._node.publish(list(group), self._on_ended)  # type: ignore[arg-type]
+        self._holding_task = None
+        self._connection.hold_reading(hold=False)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _on_ended(self, event_id: str, failure: str | None) -> None:
+        content, numbers = self._open.pop(event_id, (None, ()))
+        if content is None:
+            return
+        self._share.drop(content)
+        if failure is None:
+            self._ended += numbers
+        else:
+            self._failed += [(number, failure) for number in numbers]
+        self._on_answers()
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._failed.append((number, reason))
+        self._on_answers()
+
+    def answers(self) -> list[PublishEnded]:
+        """What the client has not heard of yet; it is taken to hear of it now."""
+        messages = []
+        while self._ended or self._failed:
+            ended, failed = self._ended, self._failed
+            count = NUMBERS_PER_MESSAGE_MAX
+            messages.append(PublishEnded(tuple(ended[:count]), tuple(failed[:count])))
+            self._ended, self._failed = ended[count:], failed[count:]
+        return messages
+
+    def end(self) -> None:
+        """The client is gone: what waits is not published, and nobody hears of the rest."""
+        self._is_lost = True
+        for content, _ in self._open.values():
+            self._share.drop(content)
+        self._open.clear()
+        if self._holding_task is not None:
+            self._holding_task.cancel()
