@@ -134,7 +134,8 @@ def test_what_is_usual_has_room():
     words = pa.array(["alpha", "beta", None] * 5_000).dictionary_encode()
     wide = pa.table({f"c{n}": np.arange(1_024.0) for n in range(200)})
     mixed = table_of_rows([{"a": n if n % 2 else str(n)} for n in range(5_000)])
-    for table in (pa.table({"w": words}), wide, mixed, mixed.slice(7, 100), pa.table({})):
+    slices = (mixed.slice(7, 100), mixed.slice(0, 0))
+    for table in (pa.table({"w": words}), wide, mixed, *slices, pa.table({})):
         there = sent(Batch.of("b", table))
         assert there.is_sound and len(list(there.publications())) == table.num_rows
 

@@ -218,6 +218,8 @@ def _has_repeated_places(array: Any) -> bool:
     import numpy as np
 
     length, start = len(array), array.offset
+    if not length:
+        return False  # Without a value there may be no buffers either.
     _, codes, places = array.buffers()[:3]
     chosen = np.frombuffer(codes, np.int8)[start : start + length].astype(np.int64)
     at = np.frombuffer(places, np.int32)[start : start + length]
