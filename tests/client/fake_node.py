@@ -43,9 +43,9 @@ class FakeNode:
             self.published.append(publication)
             self.deliver(publication)
             if self.slow_answers:
-                self.open.append((publication.id, on_ended))
+                self.open.append((publication.name, on_ended))
             elif on_ended is not None:
-                on_ended(publication.id, self.refusal_of(publication))
+                on_ended(publication.name, self.refusal_of(publication), 0)
 
     takes_batches = False
     proposes_moves = False
@@ -56,9 +56,9 @@ class FakeNode:
             self.published.append(publication)
             self.deliver(publication)
         if self.slow_answers:
-            self.open.append((batch.id, on_ended))
+            self.open.append((batch.name, on_ended))
         elif on_ended is not None:
-            on_ended(batch.id, None)
+            on_ended(batch.name, None, 0)
 
     def refusal_of(self, publication: Publication) -> str | None:
         return "no promise" if publication.attributes.get("unwanted") else None
@@ -149,5 +149,5 @@ class FakeNode:
     def answer(self, failure: str | None = None) -> None:
         for event_id, on_ended in self.open:
             if on_ended is not None:
-                on_ended(event_id, failure)
+                on_ended(event_id, failure, 0)
         self.open.clear()

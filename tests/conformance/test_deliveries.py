@@ -16,7 +16,7 @@ from conformance.networks import (
     subscribe_to_prices,
 )
 from peersub.bench.resilience.worker import content_of
-from peersub.overlays.core.batch import event_id_of
+from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.publication import Publication
 
 NODES_WITH_COLUMNS = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.networks import BEST_EFFORT, Network, prices, subscribe_to_prices
-from peersub.overlays.core.batch import event_id_of
+from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.registry import OVERLAYS
 

@@ -140,7 +140,7 @@ class Network:
         self.nodes[name].publish_batch(batch, self._on_ended)
         return [batch.event_id(row) for row in range(count)]
 
-    def _on_ended(self, event_id: str, failure: str | None) -> None:
+    def _on_ended(self, event_id: str, failure: str | None, _: int) -> None:
         self.open -= 1
         if failure is not None:
             self.failures.append(f"{event_id}: {failure}")

@@ -16,7 +16,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from peersub.filters import Filter
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication

@@ -11,7 +11,8 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_queue import Waiting, event_bytes
 from peersub.wire import WireError, sealed

@@ -54,7 +54,7 @@ class ClientPublications:
         bounded = rules.bounds_publishing(connection.identity)
         self.takes_batches = node.takes_batches and not bounded
         self._open: dict[str, tuple[Publication | Batch, list[int]]] = {}
-        """Those that have not ended, with the numbers the client knows them by, by their id."""
+        """Those that have not ended, with the numbers the client knows them by, by their names."""
         self._ended: list[int] = []
         self._failed: list[tuple[int, str]] = []
         self._held: list[Publication | Batch] = []
@@ -75,7 +75,7 @@ class ClientPublications:
             if refusal is not None:
                 self._fail(message.number, refusal)
                 continue
-            known = self._open.get(publication.id)
+            known = self._open.get(publication.name)
             if known is not None:
                 known[1].append(message.number)  # The same event again, before it has ended.
             else:
@@ -93,7 +93,7 @@ class ClientPublications:
         batch = message.batch
         if not self.takes_batches:
             refusal: str | None = "this client publishes its events one by one"
-        elif batch.id in self._open:
+        elif batch.name in self._open:
             refusal = "another batch of this name is under way"
         else:
             refusal = self._no_room_for(batch)
@@ -125,7 +125,7 @@ class ClientPublications:
         return None
 
     def _begin(self, content: Publication | Batch, number: int) -> None:
-        self._open[content.id] = (content, [number])
+        self._open[content.name] = (content, [number])
         self._share.hold(content, content_bytes(content))
 
     # --- holding back ----------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class ClientPublications:
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _on_ended(self, event_id: str, failure: str | None) -> None:
-        content, numbers = self._open.pop(event_id, (None, ()))
+    def _on_ended(self, name: str, failure: str | None, seen: int) -> None:
+        content, numbers = self._open.pop(name, (None, ()))
         if content is None:
             return
         self._share.drop(content)

@@ -78,7 +78,7 @@ class Outside(Protocol):
         """The overlay proposes that the subscription moves to another node."""
         ...
 
-    def on_published(self, event_id: str, failure: str | None) -> None:
+    def on_published(self, name: str, failure: str | None, seen: int) -> None:
         """A publication has ended."""
         ...
 
@@ -139,8 +139,12 @@ class Driver:
             SubscriptionReady: lambda effect: outside.on_ready(effect.subscription),
             SubscriptionPending: _nothing,
             ProposeMove: lambda effect: outside.on_move_proposed(effect.subscription, effect.node),
-            PublishCompleted: lambda effect: outside.on_published(effect.event_id, None),
-            PublishFailed: lambda effect: outside.on_published(effect.event_id, effect.reason),
+            PublishCompleted: lambda effect: outside.on_published(
+                effect.name or effect.event_id, None, effect.seen
+            ),
+            PublishFailed: lambda effect: outside.on_published(
+                effect.name or effect.event_id, effect.reason, 0
+            ),
             Drop: self._drop,
         }
 

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from peersub.filters.filter import Filter
-from peersub.overlays.core.batch import event_id_of
 from peersub.overlays.core.effects import Deliver, DeliverBatch
+from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import (
     BatchHandedOver,
@@ -307,7 +307,7 @@ class DurableSubscriptions:
                         break
                     for event in events:
                         feed.sent = event.position
-                        feed.unacknowledged.append((event.position, event.publication.id))
+                        feed.unacknowledged.append((event.position, event.publication.name))
                         feed.sink.deliver(event.publication, event.hops, event.position)
         finally:
             feed.task = None
@@ -375,7 +375,7 @@ class DurableSubscriptions:
                 yield KeepRecord(record)
             case EventStored(publication, names, at_ms, hops):
                 if any(name in self._durables for name in names):
-                    self._kept.add(publication.id)
+                    self._kept.add(publication.name)
                     yield KeepRecord(record)
                 yield from self.mirrored.retain(publication, names, at_ms, hops)
             case EventHandedOver(event_id):

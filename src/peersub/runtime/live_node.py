@@ -64,7 +64,7 @@ __all__ = [
     "SubscriptionRefusedError",
 ]
 
-OnEnded: TypeAlias = Callable[[str, str | None], None]
+OnEnded: TypeAlias = Callable[[str, str | None, int], None]
 """Takes the id of a publication that has ended, and why it failed, or None."""
 
 PUBLICATIONS_OPEN_MAX: Final = 100_000
@@ -261,9 +261,9 @@ class LiveNode:
         await transport.close()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-        for event_id, on_ended in list(self._waiting.items()):
+        for name, on_ended in list(self._waiting.items()):
             if on_ended is not None:
-                on_ended(event_id, ENDED)
+                on_ended(name, ENDED, 0)
         self._waiting.clear()
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
@@ -280,7 +280,7 @@ class LiveNode:
         """Publish; `on_ended` is called once for each publication."""
         driver = self._running()
         for publication in publications:
-            self._wait(publication.id, on_ended)
+            self._wait(publication.name, on_ended)
         driver.tell(Publish(tuple(publications)))
 
     def _wait(self, name: str, on_ended: OnEnded | None) -> None:
@@ -290,9 +290,9 @@ class LiveNode:
             self._waiting[name] = on_ended or other
             return
 
-        def both(event_id: str, failure: str | None) -> None:
-            other(event_id, failure)
-            on_ended(event_id, failure)
+        def both(name: str, failure: str | None, seen: int) -> None:
+            other(name, failure, seen)
+            on_ended(name, failure, seen)
 
         self._waiting[name] = both
 
@@ -304,7 +304,7 @@ class LiveNode:
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        self._wait(batch.id, on_ended)
+        self._wait(batch.name, on_ended)
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
@@ -481,11 +481,11 @@ class LiveNode:
         if sink is not None:
             sink.move_proposed(node)
 
-    def on_published(self, event_id: str, failure: str | None) -> None:
+    def on_published(self, name: str, failure: str | None, seen: int) -> None:
         """A publication has ended."""
-        on_ended = self._waiting.pop(event_id, None)
+        on_ended = self._waiting.pop(name, None)
         if on_ended is not None:
-            on_ended(event_id, failure)
+            on_ended(name, failure, seen)
 
     def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
         """Keep the records, as far as they are to outlive the node."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from peersub.overlays.core.batch import BATCH_ROWS_MAX
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 from peersub.overlays.settings import SettingsError
 from peersub.trace.schema import Disk
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from peersub.events.envelope import content_hash
-from peersub.overlays.core.batch import Batch, split_event_id
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import Cause, Publish, PublishBatch
 from peersub.overlays.core.effects import (
     Deliver,
@@ -21,6 +21,7 @@ from peersub.overlays.core.effects import (
     PublishCompleted,
     PublishFailed,
 )
+from peersub.overlays.core.event_keys import split_event_id
 from peersub.overlays.core.publication import Delivery, Publication
 
 __all__ = ["Batches", "batch_of_publications"]

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from peersub.events.envelope import Event
-from peersub.overlays.core.batch import event_id_of
+from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.identity import numbered_node
 from peersub.overlays.core.publication import Delivery
 from peersub.simulator import actions as do

@@ -3,7 +3,7 @@
 A payload is two bytes with the length of its header, the header, and what follows it:
 
 * a message about an event, whose first field is the publication (`Notify`): the header is the
-  MessagePack list `[tag, event id, delivery, length of the attributes, length of the body or nil,
+  MessagePack list `[tag, event name, delivery, length of the attributes, length of the body or nil,
   other fields ...]`; then come the attributes, then the body, both as the publisher packed them.
   Reading unpacks neither, and what was read is written again with the same bytes;
 * any other message, and every record: the header's length is 0, and one MessagePack list `[tag,
@@ -39,7 +39,7 @@ from peersub.wire.limits import (
     HEADER_BYTES_MAX,
     MESSAGE_NESTING_MAX,
 )
-from peersub.wire.publications import EVENT_ID, packed_attributes, publication_of
+from peersub.wire.publications import EVENT_NAME, packed_attributes, publication_of
 
 __all__ = ["HEADER_LENGTH_BYTES", "LENGTH_BYTES", "PREFIX", "Codec"]
 
@@ -50,7 +50,7 @@ LENGTH_BYTES: Final = PREFIX.size - HEADER_LENGTH_BYTES
 _LIST_FOLLOWS: Final = 0
 
 _ENVELOPE: Final = (
-    ("event_id", EVENT_ID),
+    ("name", EVENT_NAME),
     ("delivery", Delivery),
     ("attributes_length", Annotated[int, Meta(ge=0, le=ATTRIBUTES_BYTES_MAX)]),
     ("body_length", Annotated[int, Meta(ge=0, le=BODY_BYTES_MAX)] | None),
@@ -152,7 +152,7 @@ class Codec:
         publication, *fields = _written(plan.values(message), plan.writers)
         packed, body = publication.packed or packed_attributes(publication), publication.body
         size = None if body is None else len(body)
-        envelope = (plan.tag, publication.id, publication.delivery, len(packed), size)
+        envelope = (plan.tag, publication.name, publication.delivery, len(packed), size)
         header = self._encoded([*envelope, *fields])
         if len(header) > HEADER_BYTES_MAX or (size is not None and size > BODY_BYTES_MAX):
             _refuse_event(publication, len(header))
@@ -201,13 +201,13 @@ class Codec:
             raise self._explained(content, error) from None
         plan = self._plan_of_form[type(form)]
         if header_length:
-            event_id, delivery, attributes_length, body_length, *fields = astuple(form)
+            name, delivery, attributes_length, body_length, *fields = astuple(form)
             body_start = blocks + attributes_length
             if body_start + (body_length or 0) != end:
                 raise WireError("attributes and body are not as long as the header says")
             body = None if body_length is None else data[body_start:end]
             packed = data[blocks:body_start]
-            fields.insert(0, publication_of(event_id, delivery, packed, body))
+            fields.insert(0, publication_of(name, delivery, packed, body))
         else:
             fields = list(astuple(form))
         for place, way in plan.readers:

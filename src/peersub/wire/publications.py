@@ -1,4 +1,4 @@
-"""Publications on the wire: identifier, promise, attributes and body, the last two as bytes.
+"""Publications on the wire: name, promise, attributes and body, the last two as bytes.
 
 Neither is unpacked when a publication is read, and what was read is written with the same bytes.
 """
@@ -10,13 +10,14 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, defstruct
 
 from peersub.events.envelope import IDENTIFIER_BYTES_MAX
+from peersub.overlays.core.event_keys import NAME_BYTES_MORE, split_name
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.wire.errors import WireError
 from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, BODY_BYTES_MAX
 from peersub.wire.values import pack_attributes, unpack_attributes
 
 __all__ = [
-    "EVENT_ID",
+    "EVENT_NAME",
     "PUBLICATION",
     "packed_attributes",
     "publication_of",
@@ -25,11 +26,14 @@ __all__ = [
     "write_publication",
 ]
 
-EVENT_ID: Final = Annotated[str, Meta(min_length=1, max_length=IDENTIFIER_BYTES_MAX)]
+EVENT_NAME: Final = Annotated[
+    str, Meta(min_length=1, max_length=IDENTIFIER_BYTES_MAX + NAME_BYTES_MORE)
+]
+"""Key and identifier (`core.event_keys`)."""
 PUBLICATION: Final = defstruct(
     "PUBLICATION",
     [
-        ("event_id", EVENT_ID),
+        ("name", EVENT_NAME),
         ("delivery", Delivery),
         ("packed", Annotated[bytes, Meta(max_length=ATTRIBUTES_BYTES_MAX)]),
         ("body", Annotated[bytes, Meta(max_length=BODY_BYTES_MAX)] | None),
@@ -41,18 +45,19 @@ PUBLICATION: Final = defstruct(
 """A publication where it is a field among others, and not what a message is about."""
 
 
-def publication_of(
-    event_id: str, delivery: Delivery, packed: bytes, body: bytes | None
-) -> Publication:
-    """The publication, its attributes still packed.
+def publication_of(name: str, delivery: Delivery, packed: bytes, body: bytes | None) -> Publication:
+    """The publication of this name, its attributes still packed.
 
     Raises:
-        WireError: the identifier has too many bytes.
+        WireError: the identifier has too many bytes, or none.
     """
-    if not event_id.isascii() and len(event_id.encode()) > IDENTIFIER_BYTES_MAX:
-        raise WireError(f"an event id has more than {IDENTIFIER_BYTES_MAX} bytes")
+    key, event_id = split_name(name)
+    if not 0 < len(event_id) <= IDENTIFIER_BYTES_MAX or (
+        not event_id.isascii() and len(event_id.encode()) > IDENTIFIER_BYTES_MAX
+    ):
+        raise WireError(f"an event id has 1 to {IDENTIFIER_BYTES_MAX} bytes")
     return Publication(
-        event_id, None, body, delivery=delivery, packed=packed, unpack=unpack_attributes
+        event_id, None, body, delivery=delivery, packed=packed, unpack=unpack_attributes, key=key
     )
 
 
@@ -66,13 +71,13 @@ def packed_attributes(publication: Publication) -> bytes:
 
 def read_publication(form: Any, _: int) -> Publication:
     """From what msgspec read as PUBLICATION."""
-    return publication_of(form.event_id, form.delivery, form.packed, form.body)
+    return publication_of(form.name, form.delivery, form.packed, form.body)
 
 
 def write_publication(publication: Publication) -> tuple[Any, ...]:
     """To what msgspec writes as PUBLICATION."""
     packed = packed_attributes(publication)
-    return (publication.id, publication.delivery, packed, publication.body)
+    return (publication.name, publication.delivery, packed, publication.body)
 
 
 def sealed(publication: Publication) -> Publication:

@@ -4,6 +4,7 @@ from peersub.overlays.containment.invariants import check_quiet
 from peersub.overlays.containment.structure import EdgeKind
 from peersub.overlays.core.causes import Publish, Subscribe, Unsubscribe
 from peersub.overlays.core.effects import Deliver, Drop, Send
+from peersub.overlays.core.event_keys import key_of_id
 from peersub.overlays.core.link_messages import unwrapped
 from peersub.overlays.core.publication import Publication
 from peersub.simulator.engine import Simulation
@@ -84,7 +85,7 @@ class World:
         self.simulation.run_for(2_000)
 
     def received(self, event_id):
-        return {address for peer in self.peers() for address in peer.receivers(event_id)}
+        return {address for peer in self.peers() for address in peer.receivers(key_of_id(event_id))}
 
     def matching(self, event):
         members = self.members().values()

@@ -15,10 +15,10 @@ from peersub.events.arrow import table_of_rows
 from peersub.events.envelope import content_hash
 from peersub.filters import Filter
 from peersub.matching.filter_batches import FilterBatches
-from peersub.overlays.core.batch import (
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import (
     BATCH_ID_BYTES_MAX,
     BATCH_ROWS_MAX,
-    Batch,
     event_id_of,
     split_event_id,
 )

@@ -11,13 +11,14 @@ import pytest
 
 from overlays.core.batch_rows import batch_of, sent
 from peersub.events.arrow import table_of_rows
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, CHUNKS_MAX, Batch
+from peersub.overlays.core.batch import CHUNKS_MAX, Batch
 from peersub.overlays.core.batch_bounds import (
     STREAM_MESSAGES_MAX,
     UNPACKED_BYTES_MAX,
     BatchSizeError,
     check_stream,
 )
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 
 ROWS = BATCH_ROWS_MAX
 LARGE = "x" * (UNPACKED_BYTES_MAX // ROWS + 1)

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peersub.overlays.core import event_history
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.event_history import EventHistory
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX, key_of_id
 from strategies import examples
 
 TOTAL = 6
@@ -22,6 +23,20 @@ STEPS = st.lists(
 
 def part(name: str, numbers: list[int], total: int = TOTAL) -> Batch:
     return Batch(name, np.array(numbers, np.uint32), total, packed=b"")
+
+
+class _ByName:
+    """A history whose keys follow from names."""
+
+    def __init__(self, size_max: int, horizon_ms: int) -> None:
+        self.history = EventHistory(size_max, horizon_ms)
+        self.add_batch, self.forget = self.history.add_batch, self.history.forget
+
+    def add(self, name: str, now_ms: int) -> bool:
+        return self.history.add(key_of_id(name), now_ms)
+
+    def __contains__(self, name: str) -> bool:
+        return key_of_id(name) in self.history
 
 
 class _Model:
@@ -51,7 +66,7 @@ class _Model:
 @examples(200)
 @given(STEPS)
 def test_it_is_what_a_dict_of_names_would_be(steps):
-    history, model = EventHistory(1_000, horizon_ms=100), _Model(100)
+    history, model = _ByName(1_000, horizon_ms=100), _Model(100)
     now_ms = 0
     for later_ms, what in steps:
         now_ms += later_ms
@@ -72,7 +87,7 @@ def test_it_is_what_a_dict_of_names_would_be(steps):
 
 
 def test_numbers_beyond_what_the_batch_said_are_remembered_too():
-    history = EventHistory(100, 1_000)
+    history = _ByName(100, 1_000)
     assert history.add("b/9", 0)
     assert history.add_batch(part("b", [1, 2], 4), 0).tolist() == [0, 1]
     assert not history.add("b/9", 0) and not history.add("b/2", 0) and history.add("b/3", 0)
@@ -80,20 +95,20 @@ def test_numbers_beyond_what_the_batch_said_are_remembered_too():
 
 
 def test_flags_of_a_batch_that_someone_still_looks_at_can_grow():
-    history = EventHistory(100, 1_000)
+    history = _ByName(100, 1_000)
     new = history.add_batch(part("b", [0, 1], 2), 0)
     assert history.add_batch(part("b", [1, 5], 6), 0).tolist() == [1] and new.tolist() == [0, 1]
 
 
 def test_names_that_only_look_like_those_of_a_batch_cost_no_more_than_others():
-    history = EventHistory(size_max=1_000, horizon_ms=1_000)
+    history = _ByName(size_max=1_000, horizon_ms=1_000)
     names = [f"order-{number}/{BATCH_ROWS_MAX - 1}" for number in range(1_000)]
     assert all(history.add(name, 0) for name in names)
     assert not any(history.add(name, 0) for name in names)
 
 
 def test_the_oldest_goes_when_there_is_too_much(monkeypatch):
-    history = EventHistory(size_max=3, horizon_ms=1_000)
+    history = _ByName(size_max=3, horizon_ms=1_000)
     for number in range(4):
         history.add(f"b{number}/7", 0)
     assert [f"b{number}/7" in history for number in range(4)] == [False, True, True, True]

@@ -8,6 +8,7 @@ from overlays.core.batch_rows import batch_of
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
+from peersub.overlays.core.event_keys import key_of_id, name_of_key, network_key, publisher_key
 from peersub.overlays.core.home import MATCHER_FROM, Home, HomeSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import EventHandedOver, EventSeen, EventStored
@@ -140,10 +141,38 @@ def test_a_name_is_taken_once():
 
 def test_a_best_effort_event_is_seen_once_within_the_horizon():
     driver = _Driver(HomeSettings(seen_events_max=10, history_horizon_ms=100))
-    assert driver.home.see("e", 0)
-    assert not driver.home.see("e", 100)
-    assert driver.home.see("f", 101)
-    assert driver.home.see("e", 102)
+    assert driver.home.see(key_of_id("e"), 0)
+    assert not driver.home.see(key_of_id("e"), 100)
+    assert driver.home.see(key_of_id("f"), 101)
+    assert driver.home.see(key_of_id("e"), 102)
+
+
+def test_events_of_two_publishers_under_one_id_are_two():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a = 1"))
+    for publisher in (b"one", b"two", b"one"):
+        event = _event("e", a=1).with_key(network_key(publisher_key(publisher, "e")))
+        driver.home.store(event, 2, 0, lambda: None)
+    driver.home.store(_event("e", a=1), 2, 0, lambda: None)
+    driver.sync()
+    assert driver.delivered == 3 * [("e", ("s",), False)]
+    reborn = _Driver()
+    reborn.home.restore(driver.records, 0)
+    for publisher in (b"one", b"two"):
+        event = _event("e", a=1).with_key(network_key(publisher_key(publisher, "e")))
+        assert not reborn.home.store(event, 2, 0, lambda: None)
+
+
+def test_what_an_earlier_version_remembered_by_its_id_is_known_under_any_key():
+    driver = _Driver()
+    driver.home.restore([EventSeen("e", 0), EventSeen(name_of_key(key_of_id("f")), 0)], 0)
+    driver.home.subscribe("s", Filter("a = 1"))
+    for name in ("e", "f"):
+        event = _event(name, a=1).with_key(network_key(publisher_key(b"one", name)))
+        driver.home.store(event, 2, 0, lambda: None)
+    driver.sync()
+    # What this version remembers hides nothing of other publishers.
+    assert driver.delivered == [("f", ("s",), False)]
 
 
 # --- batches -----------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from peersub.overlays.core.effects import (
     Send,
     SetTimer,
 )
+from peersub.overlays.core.event_keys import network_key
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link import EARLY_LIGHT_MAX
 from peersub.overlays.core.link_messages import (
@@ -49,8 +50,10 @@ from peersub.overlays.core.link_messages import (
 )
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import LinkSettings, Node
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import SubscriptionRemoved
 from peersub.overlays.core.versions import PROTOCOL_VERSION
+from peersub.overlays.flood.messages import Flooded
 from strategies import examples
 
 BOTH = pytest.mark.parametrize("settings", [PLAIN, ACKNOWLEDGED], ids=["plain", "acknowledged"])
@@ -633,3 +636,16 @@ def test_adopted_links_tell_the_overlay_what_the_other_side_offers(settings):
     assert told == [(B, ("batches",))]
     assert world.nodes["a"]._links.table["b"].features == ("batches",)
     assert world.nodes["b"]._links.table["a"].features == world.nodes["b"].features
+
+
+def test_an_earlier_version_gets_names_of_events_that_are_no_longer_than_ids():
+    world = World(PLAIN, "ab")
+    node = world.nodes["a"]
+    node.adopt_link(B, features=())
+    long, short = (Publication(name, {}, key=network_key(b"claim")) for name in (64 * "e", "e"))
+    links = node._links
+    links.send(0, Send(B, (Flooded(long, 1), Flooded(short, 1))))
+    (send,) = links.take_effects()
+    cut, same = (message.publication for message in send.messages)
+    assert (cut.key, len(cut.name)) == (long.key, 64)
+    assert (same.id, same.key) == ("e", short.key)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from peersub.filters import Filter
+from peersub.overlays.core.event_keys import key_of_id, name_of_key
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import EventHandedOver, EventStored
 from peersub.runtime.store import MemoryStore, Store, StoreFailure, StoreSettings
@@ -106,3 +107,8 @@ def together(store: Store, submissions: Sequence[Sequence[Change]]) -> list[Stor
     gate.open()
     assert done.wait(WAIT_SECONDS)
     return answers
+
+
+def seen_name(event_id: str) -> str:
+    """What the history holds of an event whose key follows from its id."""
+    return name_of_key(key_of_id(event_id))

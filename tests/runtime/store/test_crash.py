@@ -10,6 +10,7 @@ import pytest
 
 from peersub.overlays.core.records import EventSeen, EventStored
 from peersub.runtime.store import StageState, Store
+from runtime.store.store_helpers import seen_name
 
 ROOT = Path(__file__).parents[3]
 
@@ -93,7 +94,7 @@ def check_whole(store: Store) -> int:
     kept = [record.publication.id for record in events if isinstance(record, EventStored)]
     assert kept == [f"{number}{part}" for number in range(count) for part in "bc"]
     seen = [record.event_id for record in events if isinstance(record, EventSeen)]
-    assert seen == [f"{number}a" for number in range(count)]
+    assert seen == [seen_name(f"{number}a") for number in range(count)]
     assert store.cursor("d") == 2 * (count - 1)
     assert store.committed_keys() == [f"k{number}" for number in range(count - 1)]
     assert store.stage_state(f"k{count - 1}") is StageState.OPEN

@@ -22,6 +22,7 @@ from runtime.store.store_helpers import (
     handed_over,
     logged,
     outcome,
+    seen_name,
     stored,
     write,
 )
@@ -54,7 +55,7 @@ def test_what_was_stored_is_there_when_it_is_opened_again(tmp_path):
         assert identity == IdentityStored(b"me")
         assert subscription.subscription == "d"
         assert first.publication.id == "e1"
-        assert second == EventSeen("e2", BEGIN_MS)
+        assert second == EventSeen(seen_name("e2"), BEGIN_MS)
         assert store.committed_keys() == ["k"]
         write(store, handed_over("e1"), stored("e4", "d"))
         assert [entry.position for entry in store.read_log("d", 0, 9)] == [1, 2]

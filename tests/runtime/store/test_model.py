@@ -32,6 +32,7 @@ from runtime.store.store_helpers import (
     handed_over,
     make,
     outcome,
+    seen_name,
     write,
 )
 from strategies import examples
@@ -258,14 +259,13 @@ class StoreMachine(RuleBasedStateMachine):
         }
         assert kept == self.model.kept
         names = [
-            record.publication.id if isinstance(record, EventStored) else record.event_id
+            seen_name(record.publication.id) if isinstance(record, EventStored) else record.event_id
             for record in records
         ]
         # What is kept is there beyond the bound of the history.
-        assert (
-            names[len(names) - min(HISTORY_MAX, len(self.model.history)) :]
-            == (self.model.history[-HISTORY_MAX:])
-        )
+        assert names[len(names) - min(HISTORY_MAX, len(self.model.history)) :] == [
+            seen_name(name) for name in self.model.history[-HISTORY_MAX:]
+        ]
 
 
 StoreMachine.TestCase.settings = examples(40)

@@ -211,7 +211,7 @@ class LiveMember:
             self._confirmed.clear()
             await self._confirmed.wait()
 
-    def _on_ended(self, name: str, failure: str | None) -> None:
+    def _on_ended(self, name: str, failure: str | None, _: int) -> None:
         self._open -= 1
         self._confirmed.set()
         if failure is not None:

@@ -32,7 +32,7 @@ from peersub.bench.network.workload import (
     generate_events,
     subscriptions_of,
 )
-from peersub.overlays.core.batch import BATCH_ROWS_MAX
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 
 __all__ = ["Latencies", "Network", "Trial", "TrialResult"]
 

@@ -208,7 +208,7 @@ class Worker:
         ]
         begin = now_ms()
 
-        def on_ended(event_id: str, failure: str | None) -> None:
+        def on_ended(event_id: str, failure: str | None, _: int) -> None:
             self._teller.ended.append((event_id, begin, now_ms(), failure))
 
         batch_id = command.get("batch")
@@ -223,7 +223,7 @@ class Worker:
         first = command.get("first", 0)
         begun: dict[str, float] = {}
 
-        def on_ended(event_id: str, failure: str | None) -> None:
+        def on_ended(event_id: str, failure: str | None, _: int) -> None:
             self._teller.ended.append((event_id, begun.pop(event_id), now_ms(), failure))
 
         begin, done = now_ms(), 0

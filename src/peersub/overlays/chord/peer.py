@@ -412,10 +412,10 @@ class ChordPeer:
     def _hold(self, publications: tuple[Publication, ...]) -> None:
         for publication in publications:
             if self._leaves_soon or self.phase in (Phase.LEAVING, Phase.LEFT):
-                self.engine.emit(PublishFailed(publication.id, "the node has taken leave"))
+                self.engine.emit(PublishFailed.of(publication, "the node has taken leave"))
             elif len(self._held_publications) >= PUBLICATIONS_HELD_MAX:
                 reason = "the node has not joined yet, and too much waits for that"
-                self.engine.emit(PublishFailed(publication.id, reason))
+                self.engine.emit(PublishFailed.of(publication, reason))
             else:
                 self._held_publications.append(publication)
 
@@ -498,7 +498,7 @@ class ChordPeer:
         self.ring.is_frozen = True
         self.ring.is_member = False
         for publication in self._held_publications:
-            self.engine.emit(PublishFailed(publication.id, "the node has taken leave"))
+            self.engine.emit(PublishFailed.of(publication, "the node has taken leave"))
         self._held_publications = []
         for peer in self.links():
             self.ring.disconnect(peer, TAKES_LEAVE)

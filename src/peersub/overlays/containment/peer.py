@@ -90,7 +90,7 @@ class ContainmentPeer:
         self._is_trying_former = False
         self._is_period_set = False
         self._periods = 0
-        self._seen: History[tuple[int, str, str]] = History(
+        self._seen: History[tuple[int, bytes, str]] = History(
             settings.home.seen_events_max, settings.home.history_horizon_ms
         )
         self._is_leaving = False
@@ -274,24 +274,24 @@ class ContainmentPeer:
         if names:
             self._out.emit(Deliver(publication, names, hops))
 
-    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
+    def is_new(self, member: PeerId, publication: Publication, *, expected: bool) -> bool:
         """Whether a member sees the event for the first time."""
-        if self._seen.add((member.slot, event_id, ""), self.now_ms):
+        if self._seen.add((member.slot, publication.key, ""), self.now_ms):
             return True
         if not expected:
-            self._out.emit(Drop("seen before", event_id))
+            self._out.emit(Drop("seen before", publication.id))
         return False
 
-    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+    def is_new_in_list(self, member: PeerId, parent: PeerId, publication: Publication) -> bool:
         """Whether a member passes an event along the list of a parent for the first time."""
-        return self._seen.add((member.slot, event_id, str(parent)), self.now_ms)
+        return self._seen.add((member.slot, publication.key, str(parent)), self.now_ms)
 
-    def receivers(self, event_id: str) -> list[PeerId]:
+    def receivers(self, key: bytes) -> list[PeerId]:
         """The members of this node that have got an event; its keeper is none of them."""
         return [
             member.me
             for slot, member in self.hosting.members.items()
-            if (slot, event_id, "") in self._seen and member is not self.keeper
+            if (slot, key, "") in self._seen and member is not self.keeper
         ]
 
     def remember(self, node: str) -> None:

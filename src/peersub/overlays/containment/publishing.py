@@ -44,10 +44,10 @@ class Publishing:
     def publish(self, publication: Publication) -> None:
         """An event is published."""
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(publication, _BEST_EFFORT_ONLY))
             return
         self._route(publication)
-        self._out.emit(PublishCompleted(publication.id))
+        self._out.emit(PublishCompleted.of(publication))
 
     def publish_batch(self, batch: Batch) -> None:
         """Members look at events one by one; those of a batch end together."""
@@ -56,7 +56,7 @@ class Publishing:
             return
         for publication in batch.publications():
             self._route(publication)
-        self._out.emit(PublishCompleted(batch.id))
+        self._out.emit(PublishCompleted.of(batch))
 
     def publish_held(self) -> None:
         """The keeper has a place: what has waited for it goes out."""

@@ -63,7 +63,7 @@ class Routing:
     ) -> None:
         """On in the list of siblings, whether the event is wanted, or was seen, or not."""
         seat = self._seat
-        if seat.host.is_new_in_list(seat.me, parent, message.publication.id):
+        if seat.host.is_new_in_list(seat.me, parent, message.publication):
             for peer, way in self._siblings.next_ones(parent, direction):
                 if peer != sender:
                     plain = replace(message, climbs=False, listed=0)
@@ -71,7 +71,7 @@ class Routing:
 
     def _pass_on(self, sender: PeerId | None, message: Forwarded) -> None:
         seat, publication = self._seat, message.publication
-        if not seat.host.is_new(seat.me, publication.id, expected=message.list_of is not None):
+        if not seat.host.is_new(seat.me, publication, expected=message.list_of is not None):
             return
         is_match = self.matches(publication)
         if is_match:

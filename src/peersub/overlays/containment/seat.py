@@ -65,10 +65,10 @@ class Host(Protocol):
     def deliver(self, member: PeerId, publication: Publication, hops: int) -> None:
         """Hand an event to the subscriptions of a member."""
 
-    def is_new(self, member: PeerId, event_id: str, *, expected: bool) -> bool:
+    def is_new(self, member: PeerId, publication: Publication, *, expected: bool) -> bool:
         """Whether a member sees the event for the first time; `expected` that it may not."""
 
-    def is_new_in_list(self, member: PeerId, parent: PeerId, event_id: str) -> bool:
+    def is_new_in_list(self, member: PeerId, parent: PeerId, publication: Publication) -> bool:
         """Whether a member passes an event along the list of a parent for the first time."""
 
     def remember(self, node: str) -> None:

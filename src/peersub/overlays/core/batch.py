@@ -3,8 +3,9 @@
 One event at a time costs a router some ten microseconds, whatever it does. A batch is matched by
 the compiled index, split by column, and sent in one message per edge: the cost per event is a
 fraction of one. Everything else is as for single events: the same routing, the same promises. An
-event of a batch is `BATCH/NUMBER`, its number being its place in what was published; so a part of a
-batch, and an event that left it to travel alone, are still known for what they are.
+event of a batch is `BATCH/NUMBER`, its number being its place in what was published, and its key is
+made likewise (`event_keys`): a part of a batch, and an event that left it to travel alone, are
+still known for what they are.
 
 The columns are Arrow's. They travel as an IPC stream, and what came is sent on as it came if no row
 is left out. pyarrow and NumPy are imported where they are used: a node without them offers no
@@ -18,47 +19,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.arrow import rows_of_table
 from peersub.overlays.core.batch_bounds import check_repeats, check_stream
+from peersub.overlays.core.event_keys import (
+    BATCH_ID_BYTES_MAX,
+    BATCH_ROWS_MAX,
+    batch_key_of_id,
+    event_id_of,
+    name_of,
+    row_key,
+    short_id,
+)
 from peersub.overlays.core.publication import Delivery, Publication
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-__all__ = ["BATCH_ID_BYTES_MAX", "BATCH_ROWS_MAX", "Batch", "event_id_of", "split_event_id"]
+__all__ = ["Batch"]
 
-BATCH_ROWS_MAX: Final = 16_384
-"""Events of one batch; who publishes more makes several."""
-BATCH_ID_BYTES_MAX: Final = 48
-"""Leaves room for the number in an event's identifier."""
 CHUNKS_MAX: Final = 16
 """Pieces in which the columns of a batch travel; more are put together before."""
 _BODY: Final = b"peersub.body"
 """Marks, in the schema, that the last column has the bodies."""
-_SEPARATOR: Final = "/"
-
-
-def event_id_of(batch_id: str, number: int) -> str:
-    """The identifier of an event of a batch.
-
-    >>> event_id_of("b7", 12)
-    'b7/12'
-    """
-    return f"{batch_id}{_SEPARATOR}{number}"
-
-
-def split_event_id(event_id: str) -> tuple[str, int] | None:
-    """Batch and number of an event that came, or may have come, in a batch.
-
-    >>> split_event_id("b7/12"), split_event_id("e12"), split_event_id("b7/012")
-    (('b7', 12), None, None)
-    """
-    batch, separator, number = event_id.rpartition(_SEPARATOR)
-    if not separator or not batch or not number.isascii() or not number.isdigit():
-        return None
-    if (len(number) > 1 and number[0] == "0") or len(number) > len(str(BATCH_ROWS_MAX)):
-        return None
-    value = int(number)
-    return (batch, value) if value < BATCH_ROWS_MAX else None
 
 
 class Batch:
@@ -68,7 +49,7 @@ class Batch:
     promise.
     """
 
-    __slots__ = ("_bodies", "_packed", "_table", "delivery", "id", "numbers", "total")
+    __slots__ = ("_bodies", "_packed", "_table", "delivery", "given_key", "id", "numbers", "total")
 
     def __init__(
         self,
@@ -80,6 +61,7 @@ class Batch:
         table: pa.Table | None = None,
         bodies: pa.Array | None = None,
         packed: bytes | None = None,
+        key: bytes | None = None,
     ) -> None:
         assert table is not None or packed is not None
         self.id = batch_id
@@ -88,6 +70,8 @@ class Batch:
         self.total = total
         """How many events were published together."""
         self.delivery = delivery
+        self.given_key = key
+        """The key of its first event, if it does not follow from the identifier (`event_keys`)."""
         self._table = table
         self._bodies = bodies
         self._packed = packed
@@ -121,6 +105,38 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def with_key(self, key: bytes | None) -> Batch:
+        """The same events under the keys that begin with another one."""
+        return Batch(
+            self.id,
+            self.numbers,
+            self.total,
+            delivery=self.delivery,
+            table=self._table,
+            bodies=self._bodies,
+            packed=self._packed,
+            key=key,
+        )
+
+    def with_short_name(self) -> Batch:
+        """The same events, with as much of the id as fits beside the key into the room of an id."""
+        batch_id = self.id if self.given_key is None else short_id(self.id, BATCH_ID_BYTES_MAX)
+        if batch_id == self.id:
+            return self
+        short = self.with_key(self.given_key)
+        short.id = batch_id
+        return short
+
+    @property
+    def key(self) -> bytes:
+        """What the network knows the batch by: the key of its first event."""
+        return batch_key_of_id(self.id) if self.given_key is None else self.given_key
+
+    @property
+    def name(self) -> str:
+        """Key and identifier as one text, in messages and on disk."""
+        return name_of(self.given_key, self.id)
 
     # --- columns and bytes ---------------------------------------------------------------------
 
@@ -225,11 +241,17 @@ class Batch:
             delivery=self.delivery,
             table=table,
             bodies=bodies,
+            key=self.given_key,
         )
 
     def event_id(self, row: int) -> str:
         """The identifier of the event at a place of this batch."""
         return event_id_of(self.id, int(self.numbers[row]))
+
+    def row_keys(self) -> Iterator[bytes]:
+        """The keys of its events."""
+        key = self.key
+        return (row_key(key, number) for number in self.numbers.tolist())
 
     def publications(self) -> Iterator[Publication]:
         """The events one by one, as they are known when they travel alone."""
@@ -237,21 +259,24 @@ class Batch:
         if self.bodies is not None:
             bodies = self.bodies.to_pylist()
         rows = rows_of_table(self.table)
-        for row, (attributes, body) in enumerate(zip(rows, bodies, strict=True)):
-            yield Publication(self.event_id(row), attributes, body, delivery=self.delivery)
+        given, numbers = self.given_key, self.numbers.tolist()
+        for number, attributes, body in zip(numbers, rows, bodies, strict=True):
+            key = None if given is None else row_key(given, number)
+            event_id = event_id_of(self.id, number)
+            yield Publication(event_id, attributes, body, delivery=self.delivery, key=key)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Batch):
             return NotImplemented
         return (
-            self.id == other.id
+            self.key == other.key
             and self.delivery == other.delivery
             and self.total == other.total
             and self.numbers.tolist() == other.numbers.tolist()
         )
 
     def __hash__(self) -> int:
-        return hash(self.id)
+        return hash(self.key)
 
     def __repr__(self) -> str:
         return f"Batch({self.id!r}, {len(self)} of {self.total}, {self.delivery.name})"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import Timer
@@ -136,6 +136,16 @@ class PublishCompleted:
     """What the delivery promise of the publication asks for is done."""
 
     event_id: str
+    seen: int = 0
+    """Of its events, how many this node had published before."""
+    name: str = field(default="", compare=False)
+    """Of the publication, if it is not its identifier."""
+
+    @classmethod
+    def of(cls, published: Publication | Batch, seen: int = 0) -> Self:
+        """It has ended well."""
+        name = published.name
+        return cls(published.id, seen, "" if name == published.id else name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +154,14 @@ class PublishFailed:
 
     event_id: str
     reason: str
+    name: str = field(default="", compare=False)
+    """Of the publication, if it is not its identifier."""
+
+    @classmethod
+    def of(cls, published: Publication | Batch, reason: str) -> Self:
+        """It has failed."""
+        name = published.name
+        return cls(published.id, reason, "" if name == published.id else name)
 
 
 @dataclass(frozen=True, slots=True)

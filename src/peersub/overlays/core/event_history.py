@@ -1,9 +1,10 @@
-"""Which events were seen before: single ones by name, those of batches by batch and number.
+"""Which events were seen before: single ones by key, those of batches by batch and number.
 
-An event of a batch may also come alone, as `BATCH/NUMBER`: both ways lead to the same entry. Events
-that came in a batch are remembered as a flag each, and those that came alone by their numbers: a
-name that only looks like one of a batch costs no more than any other. All of a batch is forgotten
-together, when nothing of it has come for as long as the horizon, or when there is too much.
+An event of a batch may also come alone: its key has its number (`event_keys`), and both ways lead
+to the same entry. Events that came in a batch are remembered as a flag each, and those that came
+alone by their numbers: a key that only looks like one of a batch costs no more than any other. All
+of a batch is forgotten together, when nothing of it has come for as long as the horizon, or when
+there is too much.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from peersub.overlays.core.batch import BATCH_ROWS_MAX, Batch, split_event_id
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import BATCH_ROWS_MAX, PREFIX_BYTES, number_of
 from peersub.overlays.core.history import History
 
 if TYPE_CHECKING:
@@ -45,27 +47,28 @@ class EventHistory:
     of `BATCH_FLAGS_MAX` events together.
 
     >>> history = EventHistory(size_max=100, horizon_ms=1_000)
-    >>> history.add("e1", 0), history.add("e1", 1), history.add("b/3", 2), history.add("b/3", 3)
-    (True, False, True, False)
+    >>> from peersub.overlays.core.event_keys import key_of_id
+    >>> keys = map(key_of_id, ("e1", "e1", "b/3", "b/3"))
+    >>> [history.add(key, 0) for key in keys]
+    [True, False, True, False]
     """
 
     __slots__ = ("_alone", "_batches", "_flags", "_horizon_ms", "_singles", "_size_max")
 
     def __init__(self, size_max: int, horizon_ms: int) -> None:
-        self._singles: History[str] = History(size_max, horizon_ms)
-        self._batches: OrderedDict[str, _Seen] = OrderedDict()
+        self._singles: History[bytes] = History(size_max, horizon_ms)
+        self._batches: OrderedDict[bytes, _Seen] = OrderedDict()
         self._flags = 0
         self._alone = 0
         self._size_max = size_max
         self._horizon_ms = horizon_ms
 
-    def add(self, event_id: str, now_ms: int) -> bool:
+    def add(self, key: bytes, now_ms: int) -> bool:
         """Remember an event; whether it was new."""
-        place = split_event_id(event_id)
-        if place is None:
-            return self._singles.add(event_id, now_ms)
-        batch, number = place
-        seen = self._seen_now(batch, now_ms)
+        number = number_of(key)
+        if number is None:
+            return self._singles.add(key, now_ms)
+        seen = self._seen_now(key[:PREFIX_BYTES], now_ms)
         if number in seen:
             return False
         if number < len(seen.flags):
@@ -80,17 +83,17 @@ class EventHistory:
         """Remember the events of a batch; the places in it of those that were new."""
         import numpy as np
 
-        flags = np.frombuffer(self._grown(batch.id, batch.total, now_ms), np.uint8)
+        flags = np.frombuffer(self._grown(batch.key[:PREFIX_BYTES], batch.total, now_ms), np.uint8)
         new = np.flatnonzero(flags[batch.numbers] == 0)
         flags[batch.numbers[new]] = 1
         return new
 
-    def __contains__(self, event_id: str) -> bool:
-        place = split_event_id(event_id)
-        if place is None:
-            return event_id in self._singles
-        seen = self._batches.get(place[0])
-        return seen is not None and place[1] in seen
+    def __contains__(self, key: bytes) -> bool:
+        number = number_of(key)
+        if number is None:
+            return key in self._singles
+        seen = self._batches.get(key[:PREFIX_BYTES])
+        return seen is not None and number in seen
 
     def forget(self, now_ms: int) -> None:
         """Let go of what is older than the horizon, and of what is too much."""
@@ -106,7 +109,7 @@ class EventHistory:
             self._flags -= len(seen.flags)
             self._alone -= len(seen.alone)
 
-    def _seen_now(self, batch: str, now_ms: int) -> _Seen:
+    def _seen_now(self, batch: bytes, now_ms: int) -> _Seen:
         """What was seen of a batch, of which something comes now."""
         seen = self._batches.get(batch)
         if seen is None:
@@ -116,7 +119,7 @@ class EventHistory:
             self._batches.move_to_end(batch)
         return seen
 
-    def _grown(self, batch: str, size: int, now_ms: int) -> bytearray:
+    def _grown(self, batch: bytes, size: int, now_ms: int) -> bytearray:
         """The flags of a batch, of which something comes now, at least so many."""
         assert size <= BATCH_ROWS_MAX
         seen = self._seen_now(batch, now_ms)

@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
-from peersub.overlays.core.batch import Batch, event_id_of, split_event_id
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
 from peersub.overlays.core.event_history import EventHistory
+from peersub.overlays.core.event_keys import (
+    event_id_of,
+    key_of_id,
+    key_of_name,
+    number_of,
+    row_key,
+    split_name,
+)
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import (
     BatchHandedOver,
@@ -101,7 +109,9 @@ class Home:
         self._matcher: Matcher | None = None
         self._seen = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
         self._stored = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
-        self._storing: dict[str, _Storing] = {}
+        self._former = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
+        """What an earlier version of this node stored: it knew events by their ids alone."""
+        self._storing: dict[bytes, _Storing] = {}
         self._storing_batches: list[_StoringBatch] = []
         self._tokens = 0
         self._then: dict[int, Callable[[], None]] = {}
@@ -158,9 +168,9 @@ class Home:
 
     # --- handing over --------------------------------------------------------------------------
 
-    def see(self, event_id: str, now_ms: int) -> bool:
+    def see(self, key: bytes, now_ms: int) -> bool:
         """Whether a best-effort event is new here; it is seen from now on."""
-        return self._seen.add(event_id, now_ms)
+        return self._seen.add(key, now_ms)
 
     def hand_over(self, publication: Publication, hops: int, younger: Container[str] = ()) -> None:
         """Give a best-effort event, which was not seen before, to those who want it.
@@ -175,41 +185,43 @@ class Home:
         self, publication: Publication, hops: int, now_ms: int, then: Callable[[], None]
     ) -> bool:
         """Take an acknowledged event home. False if nothing is to wait for; else `then` runs."""
-        event_id = publication.id
-        storing = self._storing.get(event_id)
+        key = publication.key
+        storing = self._storing.get(key)
         if storing is not None:
             storing.waiting.append(then)
             return True
-        if event_id in self._stored:
-            waiting = self._waiting_for_batch(event_id)
+        if publication.given_key is not None and key_of_id(publication.id) in self._former:
+            return False
+        if key in self._stored:
+            waiting = self._waiting_for_batch(key)
             if waiting is not None:
                 waiting.append(then)
             return waiting is not None
         wanting = self.matching(publication)
         if not wanting:
             return False
-        self._storing[event_id] = _Storing(publication, wanting, hops, [then])
-        self._stored.add(event_id, now_ms)
+        self._storing[key] = _Storing(publication, wanting, hops, [then])
+        self._stored.add(key, now_ms)
         record = EventStored(publication, wanting, now_ms, hops)
-        self.persist(record, lambda: self._on_stored(event_id))
+        self.persist(record, lambda: self._on_stored(key))
         return True
 
-    def _waiting_for_batch(self, event_id: str) -> list[Callable[[], None]] | None:
+    def _waiting_for_batch(self, key: bytes) -> list[Callable[[], None]] | None:
         """Who waits for the batch that brings this event to disk; None if it is there."""
-        place = split_event_id(event_id) if self._storing_batches else None
-        if place is not None:
+        number = number_of(key)
+        if number is not None:
             for storing in self._storing_batches:
-                if storing.batch.id == place[0] and place[1] in storing.batch.numbers:
+                if storing.batch.key == row_key(key, 0) and number in storing.batch.numbers:
                     return storing.waiting
         return None
 
-    def _on_stored(self, event_id: str) -> None:
-        storing = self._storing.pop(event_id)
+    def _on_stored(self, key: bytes) -> None:
+        storing = self._storing.pop(key)
         # A subscription may have ended while the disk was busy.
         wanting = tuple(name for name in storing.subscriptions if name in self.subscriptions)
         if wanting:
             self._emit(Deliver(storing.publication, wanting, storing.hops))
-        self.persist(EventHandedOver(event_id))
+        self.persist(EventHandedOver(storing.publication.name))
         for then in storing.waiting:
             then()
 
@@ -251,9 +263,9 @@ class Home:
 
     def _waiting_for_any(self, batch: Batch) -> list[list[Callable[[], None]]]:
         """Who waits for events of the batch that came before, alone or in it, to be on disk."""
-        waits = [each.waiting for each in self._storing_batches if each.batch.id == batch.id]
+        waits = [each.waiting for each in self._storing_batches if each.batch.key == batch.key]
         if self._storing:
-            alone = map(self._storing.get, map(batch.event_id, range(len(batch))))
+            alone = map(self._storing.get, batch.row_keys())
             waits += [storing.waiting for storing in alone if storing is not None]
         return waits
 
@@ -287,7 +299,7 @@ class Home:
         wanting = tuple(each for each in storing.wanted if each[0] in self.subscriptions)
         if wanting:
             self._emit(DeliverBatch(storing.batch, wanting, storing.hops))
-        self.persist(BatchHandedOver(storing.batch.id, tuple(storing.batch.numbers.tolist())))
+        self.persist(BatchHandedOver(storing.batch.name, tuple(storing.batch.numbers.tolist())))
         for then in storing.waiting:
             then()
 
@@ -318,18 +330,26 @@ class Home:
                 if record.subscription in self.subscriptions:
                     self._move_out(record.subscription)
             elif isinstance(record, EventStored):
-                self._stored.add(record.publication.id, record.at_ms)
-                unsure[record.publication.id] = record
+                self._stored.add(record.publication.key, record.at_ms)
+                self._remember_former(record.publication.name, record.at_ms)
+                unsure[record.publication.name] = record
             elif isinstance(record, EventSeen):
-                self._stored.add(record.event_id, record.at_ms)
+                self._stored.add(key_of_name(record.event_id), record.at_ms)
+                self._remember_former(record.event_id, record.at_ms)
             elif isinstance(record, EventHandedOver):
                 unsure.pop(record.event_id, None)
         self._stored.forget(now_ms)
-        for event_id, stored in unsure.items():
+        self._former.forget(now_ms)
+        for name, stored in unsure.items():
             wanting = tuple(n for n in stored.subscriptions if n in self.subscriptions)
             if wanting:
                 self._emit(Deliver(stored.publication, wanting, stored.hops, again=True))
-            self.persist(EventHandedOver(event_id))
+            self.persist(EventHandedOver(name))
+
+    def _remember_former(self, name: str, at_ms: int) -> None:
+        key, event_id = split_name(name)
+        if key is None:
+            self._former.add(key_of_id(event_id), at_ms)
 
 
 def _one_by_one(records: Iterable[Record]) -> Iterator[Record]:

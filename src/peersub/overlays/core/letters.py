@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from peersub.overlays.core.effects import Send
 from peersub.overlays.core.link import Link
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.versions import KEYS_FEATURE
 
 __all__ = ["Letters"]
 
@@ -58,6 +61,19 @@ class Letters:
 
 
 def _sealed(link: Link, letter: Send | list[Message]) -> Send:
-    if isinstance(letter, list):
-        return Send(link.address, tuple(letter))
-    return letter if letter.peer == link.address else Send(link.address, letter.messages)
+    messages = tuple(letter) if isinstance(letter, list) else letter.messages
+    if KEYS_FEATURE not in link.features:
+        messages = tuple([_for_earlier_version(each) for each in messages])
+    elif isinstance(letter, Send) and letter.peer == link.address:
+        return letter
+    return Send(link.address, messages)
+
+
+def _for_earlier_version(message: Any) -> Any:
+    """The message with names of events that are no longer than ids may be."""
+    for field in ("message", "publication", "batch"):
+        held = getattr(message, field, None)
+        if held is not None:
+            fit = _for_earlier_version(held) if field == "message" else held.with_short_name()
+            return message if fit is held else replace(message, **{field: fit})
+    return message

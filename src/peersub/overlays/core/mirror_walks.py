@@ -159,7 +159,7 @@ class Walks:
         assert chunk is not None
         walk.state, walk.since_ms = _State.ASKING, now_ms
         walk.attempts += 1
-        held = tuple([HeldEvent(each.publication.id, each.names) for each in chunk.events])
+        held = tuple([HeldEvent(each.publication.name, each.names) for each in chunk.events])
         self.send(key.partner, MirrorHolds(key.home, key.name, chunk.number, held))
 
     def on_misses(self, partner: str, message: MirrorMisses, now_ms: int) -> None:
@@ -170,7 +170,7 @@ class Walks:
         if walk is None or chunk is None or chunk.number != message.number:
             return
         missing = frozenset(message.event_ids)
-        wanted = [each for each in chunk.events if each.publication.id in missing]
+        wanted = [each for each in chunk.events if each.publication.name in missing]
         if wanted and walk.attempts < ATTEMPTS_MAX:
             for each in wanted:
                 copy = MirrorCopy(key.home, each.names, each.hops, each.publication)

@@ -53,7 +53,12 @@ from peersub.overlays.core.link import Link, LinkSettings, LinkState
 from peersub.overlays.core.link_messages import Hello
 from peersub.overlays.core.links import Links
 from peersub.overlays.core.protocol import Overlay
-from peersub.overlays.core.versions import PROTOCOL_VERSION, TUNNELS_FEATURE, known_features
+from peersub.overlays.core.versions import (
+    KEYS_FEATURE,
+    PROTOCOL_VERSION,
+    TUNNELS_FEATURE,
+    known_features,
+)
 
 __all__ = ["CAUSES_MAX", "SLOTS_MAX", "LinkSettings", "Node"]
 
@@ -93,7 +98,8 @@ class Node:
         self.network = network
         self.settings = settings or LinkSettings()
         self._version = version
-        self.features = (*((TUNNELS_FEATURE,) if self.settings.tunnels else ()), *features)
+        tunnels = (TUNNELS_FEATURE,) if self.settings.tunnels else ()
+        self.features = (*tunnels, KEYS_FEATURE, *features)
         """What HELLO offers."""
         shared = {
             **overlay.shared_settings(),

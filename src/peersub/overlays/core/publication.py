@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from peersub.events.envelope import Event
+from peersub.events.envelope import IDENTIFIER_BYTES_MAX, Event
 from peersub.filters.filter import Filter
 from peersub.matching.small_index import Probe
+from peersub.overlays.core.event_keys import (
+    BATCH_ID_BYTES_MAX,
+    key_of_id,
+    name_of,
+    number_of,
+    short_id,
+)
 
 __all__ = ["ANSWERS_KEPT_MAX", "Delivery", "Publication"]
 
@@ -33,13 +40,14 @@ class Publication:
 
     A relay needs the identifier only, a router also the attributes, and nobody on the way the body:
     attributes that came over the wire are unpacked when first asked for, and packed ones are
-    forwarded as they came. Immutable for whoever holds one; two are equal if identifier and
-    promise are.
+    forwarded as they came. Immutable for whoever holds one; two are equal if key and promise are.
+
+    Users see `id`; the network knows an event by its `key` alone (`event_keys`).
     """
 
     __slots__ = (
-        *("_answers", "_attributes", "_event", "_probe", "_unpack"),
-        *("body", "delivery", "id", "packed"),
+        *("_answers", "_attributes", "_event", "_key", "_name", "_probe", "_unpack"),
+        *("body", "delivery", "given_key", "id", "packed"),
     )
 
     def __init__(
@@ -51,6 +59,7 @@ class Publication:
         delivery: Delivery = Delivery.BEST_EFFORT,
         packed: bytes | None = None,
         unpack: Callable[[bytes], Mapping[str, Any]] | None = None,
+        key: bytes | None = None,
     ) -> None:
         assert attributes is not None or (packed is not None and unpack is not None)
         self.id = event_id
@@ -58,6 +67,10 @@ class Publication:
         self.delivery = delivery
         self.packed = packed
         """The attributes as they travel, if they came so, or were packed once."""
+        self.given_key = key
+        """The key, if it does not follow from the identifier."""
+        self._key = key
+        self._name: str | None = None
         self._attributes = attributes
         self._unpack = unpack
         self._event: Event | None = None
@@ -68,6 +81,45 @@ class Publication:
     def of(cls, event: Event, delivery: Delivery = Delivery.BEST_EFFORT) -> Publication:
         """The event, on its way under this promise."""
         return cls(event.id, event.attributes, event.body, delivery=delivery)
+
+    def with_key(self, key: bytes | None) -> Publication:
+        """The same event under another key."""
+        return Publication(
+            self.id,
+            self._attributes,
+            self.body,
+            delivery=self.delivery,
+            packed=self.packed,
+            unpack=self._unpack,
+            key=key,
+        )
+
+    def with_short_name(self) -> Publication:
+        """The same event, with as much of its id as fits beside its key into the room of an id."""
+        if self.given_key is None:
+            return self
+        number = number_of(self.given_key)
+        bytes_max = IDENTIFIER_BYTES_MAX if number is None else BATCH_ID_BYTES_MAX
+        event_id = short_id(self.id, bytes_max, number)
+        if event_id == self.id:
+            return self
+        short = self.with_key(self.given_key)
+        short.id = event_id
+        return short
+
+    @property
+    def key(self) -> bytes:
+        """What the network knows the event by, 16 bytes."""
+        if self._key is None:
+            self._key = key_of_id(self.id)
+        return self._key
+
+    @property
+    def name(self) -> str:
+        """Key and identifier as one text, in messages and on disk."""
+        if self._name is None:
+            self._name = name_of(self.given_key, self.id)
+        return self._name
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -129,10 +181,10 @@ class Publication:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publication):
             return NotImplemented
-        return self.id == other.id and self.delivery == other.delivery
+        return self.key == other.key and self.delivery == other.delivery
 
     def __hash__(self) -> int:
-        return hash(self.id)
+        return hash(self.key)
 
     def __repr__(self) -> str:
         return f"Publication({self.id!r}, {self.delivery.name})"

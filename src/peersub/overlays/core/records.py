@@ -59,7 +59,7 @@ class EventStored:
 
 @dataclass(frozen=True, slots=True)
 class EventHandedOver:
-    """The stored event was handed to its subscriptions."""
+    """The stored event of this name was handed to its subscriptions."""
 
     event_id: str
 
@@ -87,7 +87,10 @@ class BatchHandedOver:
 
 @dataclass(frozen=True, slots=True)
 class EventSeen:
-    """An event came home at that time, and was handed over: all that a store still knows of it."""
+    """An event came home at that time, and was handed over: all that a store still knows of it.
+
+    `event_id` is its key as a name (`event_keys`); nodes of earlier versions kept the id.
+    """
 
     event_id: str
     at_ms: int

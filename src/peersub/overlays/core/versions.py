@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BATCHES_FEATURE",
+    "KEYS_FEATURE",
     "MIRRORS_FEATURE",
     "PROTOCOL_VERSION",
     "RUMOURS_FEATURE",
@@ -20,6 +21,9 @@ PROTOCOL_VERSION: tuple[int, int] = (1, 1)
 
 BATCHES_FEATURE = "batches"
 """The node takes many events in one message, in columns."""
+
+KEYS_FEATURE = "keys"
+"""The node takes the names of events with their keys, which are longer than ids (`event_keys`)."""
 
 TUNNELS_FEATURE = "tunnels"
 """The node relays for others, and accepts what comes through a relay."""

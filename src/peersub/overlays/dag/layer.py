@@ -124,7 +124,7 @@ class Layer:
         """Whom the turn is held for."""
         self.invited: dict[PeerId, None] = {}
         """Sinks that hold their turns for us, and to whom we have not offered yet."""
-        self.queued: dict[str, tuple[Publication, PeerId | None]] = {}
+        self.queued: dict[bytes, tuple[Publication, PeerId | None]] = {}
         """Events that leave with the next turn, and the neighbours that they came from."""
         self.is_pressed = False
         """Somebody waits for this member's turn."""
@@ -174,7 +174,7 @@ class Layer:
         """An event leaves with the next turn; False if there are too many."""
         if len(self.queued) >= self.settings.queued_events_max:
             return False
-        self.queued[publication.id] = (publication, sender)
+        self.queued[publication.key] = (publication, sender)
         return True
 
     def take_turn(self, send: Callable[[PeerId, Message], None]) -> None:
@@ -188,7 +188,7 @@ class Layer:
                 queued.clear()
             else:
                 for message, _ in leaving:
-                    del queued[message.publication.id]
+                    del queued[message.publication.key]
         self.val, lid = turned(self.val, self.lid, self.neighbours())
         self.lid = max(self.lid, lid)
         self.turns += 1

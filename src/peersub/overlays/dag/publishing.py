@@ -31,7 +31,7 @@ class Publishing:
     def __init__(self, peer: DagPeer) -> None:
         self._peer = peer
         settings = peer.settings
-        self._passed: History[tuple[str, str]] = History(
+        self._passed: History[tuple[str, bytes]] = History(
             settings.passed_events_max, settings.passed_horizon_ms
         )
         """Per layer, the events that were passed on, or wait for a turn."""
@@ -39,10 +39,10 @@ class Publishing:
     def publish(self, publication: Publication) -> None:
         """A publisher on this node hands over an event."""
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._peer.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            self._peer.emit(PublishFailed.of(publication, _BEST_EFFORT_ONLY))
             return
         self._begin(publication)
-        self._peer.emit(PublishCompleted(publication.id))
+        self._peer.emit(PublishCompleted.of(publication))
 
     def publish_batch(self, batch: Batch) -> None:
         """Events travel one by one, and end together.
@@ -55,7 +55,7 @@ class Publishing:
             return
         for publication in batch.publications():
             self._begin(publication)
-        self._peer.emit(PublishCompleted(batch.id))
+        self._peer.emit(PublishCompleted.of(batch))
 
     def _begin(self, publication: Publication) -> None:
         peer = self._peer
@@ -71,13 +71,13 @@ class Publishing:
     def hand_over(self, publication: Publication) -> None:
         """Give an event that was not seen before to the subscriptions here that want it."""
         home = self._peer.home
-        if home.see(publication.id, self._peer.now_ms):
+        if home.see(publication.key, self._peer.now_ms):
             home.hand_over(publication, 0)
 
     def publish_on(self, layer: Layer, publication: Publication, sender: PeerId | None) -> None:
         """An event leaves with the next turn, if the member has not passed it on before."""
         peer = self._peer
-        if not self._passed.add((layer.name, publication.id), peer.now_ms):
+        if not self._passed.add((layer.name, publication.key), peer.now_ms):
             peer.emit(Drop("seen before", publication.id, sender))
         elif not layer.queue(publication, sender):
             peer.emit(Drop("too many events wait for a turn", publication.id, sender))
@@ -89,7 +89,7 @@ class Publishing:
         publication = message.publication
         layer.is_pressed = True
         self._peer.touch(layer)
-        if (layer.name, publication.id) in self._passed:
+        if (layer.name, publication.key) in self._passed:
             self._peer.emit(Drop("seen before", publication.id, sender))
             return
         if not publication.is_sound:

@@ -31,7 +31,7 @@ class Relaying:
         self._waiting: dict[PeerId, list[Relay]] = {}
         """Per member, what was said before the link was up: it may turn out to be gone."""
         settings = peer.settings
-        self._passed_on: History[tuple[str, str]] = History(
+        self._passed_on: History[tuple[str, bytes]] = History(
             settings.passed_events_max, settings.passed_horizon_ms
         )
 
@@ -67,7 +67,7 @@ class Relaying:
         if layer is not None and layer.is_member:
             peer.publishing.hand_over(publication)
             peer.publishing.publish_on(layer, publication, None)
-        elif self._passed_on.add((message.layer, publication.id), peer.now_ms):
+        elif self._passed_on.add((message.layer, publication.key), peer.now_ms):
             self._send(message)
         else:
             peer.emit(Drop("relayed before", publication.id, sender))

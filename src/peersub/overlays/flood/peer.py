@@ -162,10 +162,10 @@ class FloodPeer:
 
     def _publish(self, publication: Publication, now_ms: int) -> None:
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(publication, _BEST_EFFORT_ONLY))
             return
         self._spread(publication, 0, None, now_ms)
-        self._out.emit(PublishCompleted(publication.id))
+        self._out.emit(PublishCompleted.of(publication))
 
     def _publish_batch(self, batch: Batch, now_ms: int) -> None:
         """Flooding looks at no content: its events travel one by one, and end together."""
@@ -174,7 +174,7 @@ class FloodPeer:
             return
         for publication in batch.publications():
             self._spread(publication, 0, None, now_ms)
-        self._out.emit(PublishCompleted(batch.id))
+        self._out.emit(PublishCompleted.of(batch))
 
     def _on_flooded(self, peer: PeerId, message: Flooded, now_ms: int) -> None:
         if not message.publication.is_sound:
@@ -185,7 +185,7 @@ class FloodPeer:
     def _spread(
         self, publication: Publication, hops: int, sender: PeerId | None, now_ms: int
     ) -> None:
-        if not self.home.see(publication.id, now_ms):
+        if not self.home.see(publication.key, now_ms):
             self._out.emit(Drop("seen before", publication.id, sender))
             return
         self.home.hand_over(publication, hops)

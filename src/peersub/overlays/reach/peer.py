@@ -183,7 +183,7 @@ class ReachPeer:
                 else:
                     for publication in batch.publications():
                         self.journeys.begin(publication)
-                    self._out.emit(PublishCompleted(batch.id))
+                    self._out.emit(PublishCompleted.of(batch))
             case Subscribe(name, wanted):
                 if self.home.subscribe(name, wanted, lambda: self.registrations.on_disk(name)):
                     self.registrations.add(name, wanted, now_ms)
@@ -479,13 +479,13 @@ class ReachPeer:
 
     def _publish(self, publication: Publication) -> None:
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(publication, _BEST_EFFORT_ONLY))
             return
         self.journeys.begin(publication)
-        self._out.emit(PublishCompleted(publication.id))
+        self._out.emit(PublishCompleted.of(publication))
 
     def _take_home(self, publication: Publication, hops: int, age_ms: int = 0) -> None:
-        if self.home.see(publication.id, self._now_ms):
+        if self.home.see(publication.key, self._now_ms):
             younger = self.registrations.begun_after(self._now_ms - age_ms) if age_ms else ()
             self.home.hand_over(publication, hops, younger)
 

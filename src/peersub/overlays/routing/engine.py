@@ -321,9 +321,9 @@ class RoutingEngine:
     def _publish(self, publication: Publication, now_ms: int) -> None:
         scope = self._topology.whole()
         if publication.delivery is Delivery.BEST_EFFORT:
-            if self.home.see(publication.id, now_ms):
+            if self.home.see(publication.key, now_ms):
                 self._route(publication, scope, 0, None)
-            self._out.emit(PublishCompleted(publication.id))
+            self._out.emit(PublishCompleted.of(publication))
             return
         self._promise(publication, scope, now_ms)
 
@@ -331,13 +331,13 @@ class RoutingEngine:
         """Publish at least once, if this overlay can promise that."""
         if not self.settings.promise_at_least_once:
             reason = "this overlay promises best effort only: use chord for at-least-once"
-            self._out.emit(PublishFailed(publication.id, reason))
+            self._out.emit(PublishFailed.of(publication, reason))
             return
         self._replays.keep(publication, now_ms)
         task = self.delegations.own(publication, scope, now_ms)
         if task is None:
             reason = "too many publications are unconfirmed: wait for some to complete"
-            self._out.emit(PublishFailed(publication.id, reason))
+            self._out.emit(PublishFailed.of(publication, reason))
             return
         self._serve(task, scope, now_ms)
 
@@ -347,21 +347,21 @@ class RoutingEngine:
             new = self.home.see_batch(batch, now_ms)
             if len(new):
                 self._route_batch(new, scope, 0, None)
-            self._out.emit(PublishCompleted(batch.id))
+            self._out.emit(PublishCompleted.of(batch))
         else:
             self._promise(batch, scope, now_ms)
 
     def _on_published(self, task: Task) -> None:
         """A task of this node's publishers has ended."""
-        event_id = task.publication.id
+        published = task.publication
         if task.control:
             return
-        if self._replays.under_way.get(event_id) == task.key:
-            del self._replays.under_way[event_id]
+        if self._replays.under_way.get(published.key) == task.key:
+            del self._replays.under_way[published.key]
         elif task.failure:
-            self._out.emit(PublishFailed(event_id, task.failure))
+            self._out.emit(PublishFailed.of(published, task.failure))
         else:
-            self._out.emit(PublishCompleted(event_id))
+            self._out.emit(PublishCompleted.of(published))
 
     def _on_notify(self, peer: PeerId, message: Notify, now_ms: int) -> None:
         publication = message.publication
@@ -377,7 +377,7 @@ class RoutingEngine:
                 self._out.emit(Drop("is being served, or was", publication.id, peer))
             else:
                 self._serve(task, message.scope, now_ms)
-        elif not self.home.see(publication.id, now_ms):
+        elif not self.home.see(publication.key, now_ms):
             self._out.emit(Drop("seen before", publication.id, peer))
         elif message.control:
             self._route_control(message, peer, now_ms)
@@ -447,7 +447,7 @@ class RoutingEngine:
                 )
         elif self._topology.holds_me(scope):
             if task.control:
-                if self.home.see(content.id, now_ms):
+                if self.home.see(content.key, now_ms):
                     self._take_control(task.control, content, now_ms)
             else:
                 task.waits_for_home = self.home.store(
@@ -532,7 +532,7 @@ class RoutingEngine:
                 self._out.emit(Drop("too much is unconfirmed for a promise", publication.id))
             else:
                 self._serve(task, task.scope, now_ms)
-        elif self.home.see(publication.id, now_ms):
+        elif self.home.see(publication.key, now_ms):
             notify = Notify(publication, self._topology.whole(), 0, control=name)
             self._route_control(notify, None, now_ms)
 
@@ -560,7 +560,7 @@ class RoutingEngine:
                 self.delegations.cancel(before)
             task = self.delegations.own(publication, self._topology.whole(), now_ms)
             if task is not None:
-                self._replays.under_way[publication.id] = task.key
+                self._replays.under_way[publication.key] = task.key
                 self._serve(task, self._topology.whole(), now_ms)
         if self._replays.is_waiting:
             self._out.emit(SetTimer(_REPLAY, self.settings.replay_pause_ms))

@@ -249,10 +249,10 @@ class SimilarityPeer:
 
     def _publish(self, publication: Publication, now_ms: int) -> None:
         if publication.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(publication.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(publication, _BEST_EFFORT_ONLY))
             return
         self._begin(publication, now_ms)
-        self._out.emit(PublishCompleted(publication.id))
+        self._out.emit(PublishCompleted.of(publication))
 
     def _publish_batch(self, batch: Batch, now_ms: int) -> None:
         """Each event finds its own way: they travel one by one, and end together."""
@@ -261,7 +261,7 @@ class SimilarityPeer:
             return
         for publication in batch.publications():
             self._begin(publication, now_ms)
-        self._out.emit(PublishCompleted(batch.id))
+        self._out.emit(PublishCompleted.of(batch))
 
     def _begin(self, publication: Publication, now_ms: int) -> None:
         self._routing.publish(publication, now_ms)

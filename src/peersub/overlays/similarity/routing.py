@@ -28,14 +28,14 @@ class Routing:
     def __init__(self, host: SimilarityPeer) -> None:
         self._host = host
         self._settings = host.settings
-        self._left: OrderedDict[tuple[int, str], int] = OrderedDict()
+        self._left: OrderedDict[tuple[int, bytes], int] = OrderedDict()
         """Per member and event, the greatest indulgence with which it was passed on, or STOPPED."""
 
     # --- where an event begins -----------------------------------------------------------------
 
     def publish(self, publication: Publication, now_ms: int) -> None:
         """A publisher on this node hands it over."""
-        self._host.home.see(publication.id, now_ms)
+        self._host.home.see(publication.key, now_ms)
         self._host.home.hand_over(publication, 0)
         if self._begin(publication, 0, None):
             return
@@ -52,7 +52,7 @@ class Routing:
         """
         matching = [m for m in self._host.members() if publication.matches(m.wanted)]
         for member in matching:
-            if self._is_more(member, publication.id, self._settings.indulgence):
+            if self._is_more(member, publication.key, self._settings.indulgence):
                 left = self._settings.indulgence
                 self._pass_on(member, publication, hops, left, sender, is_origin=True)
         return any(member.neighbours() for member in matching)
@@ -82,7 +82,7 @@ class Routing:
             self._host.drop("its attributes cannot be read", member.me, publication.id)
             return
         if any(publication.matches(one.wanted) for one in self._host.members()):
-            if self._host.home.see(publication.id, now_ms):
+            if self._host.home.see(publication.key, now_ms):
                 self._host.home.hand_over(publication, message.hops)
             if self._begin(publication, message.hops, None):
                 return
@@ -95,7 +95,7 @@ class Routing:
         publication = message.publication
         if len(passed) > self._settings.seek_steps or not ahead:
             left = left_of(max(self._settings.indulgence, 1), False)
-            if self._is_more(member, publication.id, left):
+            if self._is_more(member, publication.key, left):
                 self._pass_on(member, publication, message.hops, left, None, is_origin=True)
             return
         event_bits = self._event_bits(publication)
@@ -139,7 +139,7 @@ class Routing:
         if not publication.is_sound:
             self._host.drop("its attributes cannot be read", sender, publication.id)
             return
-        if self._host.home.see(publication.id, now_ms):
+        if self._host.home.see(publication.key, now_ms):
             self._host.home.hand_over(publication, message.hops)
             for other in self._host.members():
                 if other is not member and publication.matches(other.wanted):
@@ -150,14 +150,14 @@ class Routing:
         publication = message.publication
         matches = publication.matches(member.wanted)
         left = left_of(message.indulgence, matches or not member.is_warm)
-        if not self._is_more(member, publication.id, left):
+        if not self._is_more(member, publication.key, left):
             self._host.drop("seen before", sender, publication.id)
         elif left > STOPPED:
             self._pass_on(member, publication, message.hops, left, sender)
 
-    def _is_more(self, member: SimilarityMember, event_id: str, left: int) -> bool:
+    def _is_more(self, member: SimilarityMember, event: bytes, left: int) -> bool:
         """Whether the member has not passed it on with as much; it has from now on."""
-        key = (member.me.slot, event_id)
+        key = (member.me.slot, event)
         before = self._left.get(key)
         if before is not None and before >= left:
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from peersub.overlays.core.event_keys import name_of_key
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import EventSeen, EventStored, Record
 from peersub.runtime.store.failures import FailureKind, Refused
@@ -55,15 +56,15 @@ class EventHistory:
     def keep(self, record: EventStored, logged_at: int | None) -> None:
         """The event came home and is to be handed over; if it is in the log, the log holds it."""
         publication = record.publication
-        if publication.id in self._number_of_kept:
+        if publication.name in self._number_of_kept:
             return
         if len(self._number_of_kept) >= self._settings.kept_events_max:
             raise Refused(
                 FailureKind.BOUND,
                 f"{self._settings.kept_events_max:,} events wait to be handed over already",
             )
-        number = self.add(publication.id, record.at_ms)
-        self._number_of_kept[publication.id] = number
+        number = self.add(name_of_key(publication.key), record.at_ms)
+        self._number_of_kept[publication.name] = number
         columns = event_columns(publication) if logged_at is None else _only_name(publication)
         names = packed(record.subscriptions)
         self._kept.append((number, logged_at, names, record.at_ms, record.hops, *columns))
@@ -105,7 +106,7 @@ class EventHistory:
 
 
 def _only_name(publication: Publication) -> tuple[str, int, bytes, None, int]:
-    return publication.id, publication.delivery, b"", None, 0
+    return publication.name, publication.delivery, b"", None, 0
 
 
 def restored_events(connection: sqlite3.Connection) -> list[Record]:

@@ -108,7 +108,7 @@ class EventLog:
         wanting = {number_of[name] for name in subscriptions if name in number_of}
         if not wanting:
             return None
-        new = sorted(wanting - self._logged_for(publication.id))
+        new = sorted(wanting - self._logged_for(publication.name))
         if not new:
             return None
         position, self._next = self._next, self._next + 1
@@ -116,15 +116,15 @@ class EventLog:
         columns, numbers = event_columns(publication), packed(new)
         self._rows.append((position, self._last_ms, hops, numbers, *columns))
         self._entries.extend((number, position) for number in new)
-        self._collected.setdefault(publication.id, set()).update(new)
+        self._collected.setdefault(publication.name, set()).update(new)
         self._bytes += EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"")
         self._bytes += ENTRY_BYTES * len(numbers)
         return position
 
-    def _logged_for(self, event_id: str) -> set[int]:
-        logged = set(self._collected.get(event_id, ()))
+    def _logged_for(self, name: str) -> set[int]:
+        logged = set(self._collected.get(name, ()))
         for (numbers,) in self._connection.execute(
-            "SELECT subscriptions FROM log WHERE event_id = ?", (event_id,)
+            "SELECT subscriptions FROM log WHERE event_id = ?", (name,)
         ):
             logged.update(numbers_of(numbers))
         return logged

@@ -43,8 +43,8 @@ def event_columns(publication: Publication) -> EventColumns:
         WireError: the attributes cannot be packed; `wire.sealed` says so earlier.
     """
     attributes = publication.packed or packed_attributes(publication)
-    body, event_id = publication.body, publication.id
-    return event_id, publication.delivery, attributes, body, _checksum(event_id, attributes, body)
+    body, name = publication.body, publication.name
+    return name, publication.delivery, attributes, body, _checksum(name, attributes, body)
 
 
 def is_sound(event_id: str, delivery: int, attributes: bytes, body: bytes | None, at: int) -> bool:
