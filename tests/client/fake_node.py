@@ -107,6 +107,13 @@ class FakeNode:
         self.acknowledged.pop(name, None)
         self.durable_filters.pop(name, None)
 
+    def change_filter(self, name: str, wanted: Filter) -> None:
+        _, sink, is_durable = self.sinks[name]
+        self.sinks[name] = (wanted, sink, is_durable)
+
+    async def narrow_durables(self) -> None:
+        pass
+
     def acknowledge(self, name: str, position: int) -> None:
         self.acknowledged[name] = max(position, self.acknowledged[name])
 

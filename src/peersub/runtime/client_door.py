@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
@@ -32,6 +33,7 @@ from peersub.runtime.client_ports import (
 from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
 from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
+from peersub.runtime.client_texts import client_named, narrowing_of, since_of, text_of
 from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
     BATCHES,
@@ -98,15 +100,17 @@ class ClientDoor:
         self._node = node
         self._connection = connection
         self._network = network
-        self._rules: ClientRules = rules or OpenRules()
-        self._limits = self._rules.limits(connection.identity)
+        self.rules: ClientRules = rules or OpenRules()
+        self._limits = self.rules.limits(connection.identity)
+        self.bound: Filter | None = None
+        """What the client may see, if that has changed since it came."""
         self._holders = holders or DurableHolders()
         self._usage = usage or Usage()
         self._status = status or node.status
         self._consumers: dict[int, QueuedConsumer] = {}
         self._outbox = ClientOutbox()
         self._publications = ClientPublications(
-            node, connection, self._rules, self._usage.publishing, self._plan_flush
+            node, connection, self.rules, self._usage.publishing, self._plan_flush
         )
         self._takes_columns = False
         self._hears_moves = False
@@ -127,6 +131,20 @@ class ClientDoor:
             RevocationTold: self._on_revocation_told,
             PublishBatchWanted: self._publications.publish_batch,
         }
+
+    @property
+    def consumers(self) -> list[QueuedConsumer]:
+        """Those of its subscriptions, as they are now."""
+        return list(self._consumers.values())
+
+    def has(self, consumer: QueuedConsumer) -> bool:
+        """Whether its subscription lasts."""
+        return self._consumers.get(consumer.number) is consumer
+
+    def renew_limits(self) -> None:
+        """Rules are others now: go by them."""
+        self._limits = self.rules.limits(self.identity)
+        self.bound = self.rules.bound(self.identity)
 
     @property
     def identity(self) -> str:
@@ -156,7 +174,7 @@ class ClientDoor:
                 wanted = []
                 handler = self._handlers.get(type(message))
                 if handler is None:
-                    self._refuse(f"a client does not say {message_kind(message)}")
+                    self.refuse(f"a client does not say {message_kind(message)}")
                 else:
                     handler(message)
         if not self._is_lost:
@@ -164,10 +182,10 @@ class ClientDoor:
 
     def _on_first(self, message: Message) -> None:
         if not isinstance(message, ClientHello):
-            self._refuse("a client begins with client-hello")
+            self.refuse("a client begins with client-hello")
         elif message.version[0] != CLIENT_VERSION[0]:
             spoken, known = ".".join(map(str, message.version)), ".".join(map(str, CLIENT_VERSION))
-            self._refuse(
+            self.refuse(
                 f"the client speaks version {spoken}, this node {known}: install the same release"
             )
         else:
@@ -183,7 +201,8 @@ class ClientDoor:
             )
             self._connection.send((welcome,))
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """End the connection, and say why."""
         self._connection.send((ClientRefused(reason),))
         self._connection.close(reason)
         self.on_lost(reason)
@@ -205,7 +224,7 @@ class ClientDoor:
     def _on_subscribe_wanted(self, message: SubscribeWanted) -> None:
         number = message.number
         if number in self._consumers:
-            self._refuse(f"the client has a subscription {number} already")
+            self.refuse(f"the client has a subscription {number} already")
             return
         try:
             consumer = self._consumer_of(message)
@@ -213,7 +232,7 @@ class ClientDoor:
             self._subscribe(consumer, message.since, moved=moved)
         except ValueError as error:
             self._forget(number)
-            ended = SubscriptionState(number, SubscriptionPhase.ENDED, _text_of(error))
+            ended = SubscriptionState(number, SubscriptionPhase.ENDED, text_of(error))
             self._connection.send((ended,))
             return
         if consumer.number in self._consumers:
@@ -224,15 +243,15 @@ class ClientDoor:
         limits, identity = self._limits, self._connection.identity
         if self._usage.subscriptions >= limits.subscriptions_max:
             raise ValueError(
-                f"{_client(identity)} may have {limits.subscriptions_max:,} subscriptions at a "
-                "node, over all of its connections"
+                f"{client_named(identity)} may have {limits.subscriptions_max:,} subscriptions at "
+                "a node, over all of its connections"
             )
         if len(message.durable.encode()) > limits.durable_name_bytes_max:
             raise ValueError(
                 f"the name of a durable subscription has up to {limits.durable_name_bytes_max} "
                 "bytes"
             )
-        wanted = self._rules.permit_subscribe(identity, message.filter)
+        wanted = self.rules.permit_subscribe(identity, message.filter)
         if message.durable:
             name = durable_name(identity, message.durable)
         else:
@@ -245,18 +264,18 @@ class ClientDoor:
             self._usage.queued,
             is_durable=bool(message.durable),
             overflow=message.overflow,
+            asked=message.filter,
             queue_max=max(1, min(message.queue_max, limits.queue_max)),
             credit=min(message.credit, limits.credit_max),
         )
-        if wanted is not message.filter and wanted != message.filter:
-            consumer.detail = f"narrowed to: {wanted.text}"
+        consumer.detail = narrowing_of(message.filter, wanted)
         return consumer
 
     def _on_move_followed(self, message: MoveFollowed) -> None:
         self._followed = message.number
 
     def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
-        durable = DurableOptions(_since_of(since)) if consumer.is_durable else None
+        durable = DurableOptions(since_of(since)) if consumer.is_durable else None
         if durable is not None:
             self._holders.take(consumer)
         if consumer.number not in self._consumers:
@@ -264,9 +283,9 @@ class ClientDoor:
             self._usage.subscriptions += 1
         consumer.is_held = True
         try:
-            self._node.subscribe(
-                consumer.name, consumer.wanted, consumer, durable=durable, moved=moved
-            )
+            # The node narrows a durable one by itself, and anew whenever it starts.
+            wanted = consumer.wanted if durable is None else consumer.asked
+            self._node.subscribe(consumer.name, wanted, consumer, durable=durable, moved=moved)
         except ValueError:
             self._holders.give_up(consumer)
             raise
@@ -319,7 +338,7 @@ class ClientDoor:
     def _tell(self, consumer: QueuedConsumer, *, with_waiting: bool = False) -> None:
         waiting_on: tuple[str, ...] = ()
         is_pending = consumer.phase is SubscriptionPhase.PENDING
-        if with_waiting and is_pending and self._rules.may_observe(self.identity):
+        if with_waiting and is_pending and self.rules.may_observe(self.identity):
             waiting_on = self._node.waiting_on(consumer.name)[:NUMBERS_PER_MESSAGE_MAX]
         self._connection.send(
             (
@@ -351,7 +370,7 @@ class ClientDoor:
             self._subscribe(consumer)
         except ValueError as error:
             consumer.is_held = False
-            self.end(consumer, _text_of(error))
+            self.end(consumer, text_of(error))
 
     def end(self, consumer: QueuedConsumer, reason: str) -> None:
         """A subscription is over, and not because the client wanted it."""
@@ -467,19 +486,3 @@ class ClientDoor:
             consumer.pump()
             if self._is_holding:
                 return
-
-
-def _client(identity: str) -> str:
-    return f"client {identity}" if identity else "a client"
-
-
-def _since_of(text: str) -> int | str | None:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    return text or None
-
-
-def _text_of(error: ValueError) -> str:
-    """One line, also of an error about a filter."""
-    one_line = getattr(error, "one_line", None)
-    return str(error) if one_line is None else str(one_line())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.core.messages import Message
@@ -16,10 +17,13 @@ from peersub.runtime.client_ports import (
     OpenRules,
     ServingNode,
 )
+from peersub.runtime.client_renewal import renew, renew_bound
+from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.security.identity import PeerIdentity, Role
+from peersub.runtime.security.permissions import Permissions, PermissionsError
 from peersub.wire.client_messages import ClientHello, ClientRefused
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ __all__ = ["ClientGate"]
 
 FULL_BYTES: Final = 1_024 * 1_024
 """What may wait for a client on its connection; the rest waits in the queues of subscriptions."""
+RENEWED_AT_ONCE: Final = 64
+"""Subscriptions that are narrowed anew in one turn of the loop."""
 LOOK_AGAIN_S: Final = 0.01
 """How often it is looked whether a full connection has room."""
 
@@ -54,6 +60,8 @@ class ClientGate:
         self._node = node
         self._network = network
         self._rules = rules or OpenRules()
+        self.permissions_file: Path | None = None
+        """Where `reload` reads what clients may do."""
         self._security = security
         self._holders = DurableHolders()
         self._usages = Usages()
@@ -105,6 +113,38 @@ class ClientGate:
         door.on_lost(reason)
         if usage is not None:
             self._usages.disconnect(door.identity, usage)
+
+    async def use(self, permissions: Permissions) -> None:
+        """Go by these permissions from now on, also for all that clients have asked for before.
+
+        When it returns, subscriptions are narrowed anew, or have ended with the reason. From the
+        first moment nothing is handed over any more that the permissions forbid.
+
+        Raises:
+            PermissionsError: the node was started without permissions.
+        """
+        rules = self._rules
+        if not isinstance(rules, PermittedRules):
+            raise PermissionsError("the node was started without permissions: start it again")
+        rules.use(permissions)
+        bound = [door for door in self._doors if door.rules is rules]
+        for door in bound:
+            renew_bound(door)
+        await self._node.narrow_durables()
+        for door in bound:
+            for number, _ in enumerate(renew(door, self._node), 1):
+                if not number % RENEWED_AT_ONCE:
+                    await asyncio.sleep(0)
+
+    async def reload(self) -> None:
+        """Read the file of permissions again, and go by it; if it cannot be used, as before.
+
+        Raises:
+            PermissionsError: it cannot be used, or the node was started without one.
+        """
+        if self.permissions_file is None:
+            raise PermissionsError("the node was started without a file of permissions")
+        await self.use(Permissions.load(self.permissions_file))
 
     def status(self) -> dict[str, Any]:
         """The node and its clients as plain values."""

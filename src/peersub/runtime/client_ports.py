@@ -105,6 +105,14 @@ class ServingNode(Protocol):
         """The subscription ends."""
         ...
 
+    def change_filter(self, name: str, wanted: Filter) -> None:
+        """A subscription that is not durable gets other events from now on."""
+        ...
+
+    async def narrow_durables(self) -> None:
+        """What owners of durable subscriptions may see is another now."""
+        ...
+
     def acknowledge(self, name: str, position: int) -> None:
         """All up to this position was taken."""
         ...
@@ -154,6 +162,10 @@ class ClientRules(Protocol):
         """The filter, narrowed to what the client may see; a ValueError says that it is nothing."""
         ...
 
+    def bound(self, identity: str) -> Filter | None:
+        """What the client may see at all; None if that is everything."""
+        ...
+
     def permit_publish(self, identity: str, publication: Publication) -> str | None:
         """Why the client may not publish the event; None if it may."""
         ...
@@ -184,6 +196,10 @@ class OpenRules:
     def permit_subscribe(self, identity: str, wanted: Filter) -> Filter:
         """The filter as it is."""
         return wanted
+
+    def bound(self, identity: str) -> Filter | None:
+        """There is none."""
+        return None
 
     def permit_publish(self, identity: str, publication: Publication) -> str | None:
         """Nothing speaks against it."""

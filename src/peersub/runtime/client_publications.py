@@ -99,6 +99,7 @@ class ClientPublications:
             refusal = self._no_room_for(batch)
         if refusal is None and not batch.is_sound:
             refusal = "its events cannot be read"
+        refusal = refusal or self._forbids(batch)
         if refusal is not None:
             self._fail(message.number, refusal)
             return
@@ -107,6 +108,14 @@ class ClientPublications:
             self._held.append(batch)
         else:
             self._node.publish_batch(batch, self._on_ended)
+
+    def _forbids(self, batch: Batch) -> str | None:
+        """Permissions may have changed since the client was told that it may use columns."""
+        identity = self._connection.identity
+        if not self._rules.bounds_publishing(identity):
+            return None
+        refusals = (self._rules.permit_publish(identity, each) for each in batch.publications())
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _refusal(self, publication: Publication) -> str | None:
         refusal = self._no_room_for(publication)

@@ -67,6 +67,11 @@ class ConsumerOwner(Protocol):
         """Whether the connection has enough to do."""
         ...
 
+    @property
+    def bound(self) -> Filter | None:
+        """What the client may see, if that has changed since it came."""
+        ...
+
     def send_event(self, consumer: QueuedConsumer, waiting: Waiting) -> None:
         """Send an event; credit is taken."""
         ...
@@ -120,6 +125,8 @@ class QueuedConsumer:
 
     Attributes:
         number: by which the client knows the subscription.
+        asked: what the client asked for.
+        wanted: what of it the client may see.
         name: by which the node does.
         dropped: events that there was no room for.
         phase: how far the subscription is.
@@ -132,7 +139,9 @@ class QueuedConsumer:
         "_last_position",
         "_owner",
         "_queue",
+        "_sent_position",
         "_share",
+        "asked",
         "credit",
         "detail",
         "dropped",
@@ -155,6 +164,7 @@ class QueuedConsumer:
         wanted: Filter,
         share: ByteShare,
         *,
+        asked: Filter | None = None,
         is_durable: bool,
         overflow: Overflow,
         queue_max: int,
@@ -162,6 +172,7 @@ class QueuedConsumer:
     ) -> None:
         self.number = number
         self.name = name
+        self.asked = wanted if asked is None else asked
         self.wanted = wanted
         self.is_durable = is_durable
         self.overflow = overflow
@@ -178,29 +189,38 @@ class QueuedConsumer:
         self._share = share
         self._dropped_told = 0
         self._last_position = -1
+        self._sent_position = -1
 
     # --- what the node says ----------------------------------------------------------------------
 
     def deliver(self, publication: Publication, hops: int, position: int | None) -> None:
         """An event: to the client if it has granted credit, else into the queue."""
-        if not self.is_held:
+        bound = self._owner.bound
+        if not self.is_held or (bound is not None and not publication.matches(bound)):
             return
         if position is not None and position <= self._last_position:
             return  # From before the queue was full.
         waiting = Waiting(publication, hops, position)
         if self.credit > 0 and not self._queue and not self._owner.is_holding:
-            self.credit -= 1
-            self._owner.send_event(self, waiting)
+            self._send(waiting)
         elif not self._enqueue(waiting):
             return
         if position is not None:
             self._last_position = position
+
+    def _send(self, waiting: Waiting) -> None:
+        self.credit -= 1
+        if waiting.position is not None:
+            self._sent_position = waiting.position
+        self._owner.send_event(self, waiting)
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
         """The events at these places of a batch: as many in columns as can go, others wait."""
         if not self.is_held:
             return
         owner = self._owner
+        if owner.bound is not None:
+            rows = _rows_within(owner.bound, batch, rows)
         while len(rows) and self.credit > 0 and not self._queue and not owner.is_holding:
             count = self.credit if owner.takes_columns else min(self.credit, ROWS_AT_ONCE)
             self._send_rows(batch, rows[:count], hops, in_columns=owner.takes_columns)
@@ -348,8 +368,7 @@ class QueuedConsumer:
                 self._send_rows(first.batch, rows, first.hops, in_columns=in_columns)
             else:
                 self._take(first)
-                self.credit -= 1
-                owner.send_event(self, first)
+                self._send(first)
         if self._has_let_go and self._count <= self.queue_max // 2:
             owner.take_hold(self)
 
@@ -363,13 +382,50 @@ class QueuedConsumer:
         told, self._dropped_told = self._dropped_told, self.dropped
         return self.dropped > told
 
+    def withdraw(self, bound: Filter) -> None:
+        """What waits, and what the client may not see by now, is not sent any more.
+
+        A durable subscription takes all that was not sent from the log again, which passes over
+        what may not be seen, and counts it as taken.
+        """
+        if self.is_durable:
+            self.clear()
+            self._last_position = self._sent_position
+            if self.is_held:
+                self.is_held = False
+                self._owner.let_go(self)
+                self._owner.take_hold(self)
+            return
+        waiting, self._queue = self._queue, deque()
+        for each in waiting:
+            if isinstance(each, _WaitingRows):
+                each.rows = _rows_within(bound, each.batch, each.rows)
+                is_kept = len(each.rows) > 0
+            else:
+                is_kept = each.publication.matches(bound)
+            if is_kept:
+                self._queue.append(each)
+            else:
+                self._share.drop(_content_of(each))
+        self._count = sum(map(_events_in, self._queue))
+
     def clear(self) -> None:
         """Nobody takes what waits."""
         for each in self._queue:
-            self._share.drop(each.batch if isinstance(each, _WaitingRows) else each.publication)
+            self._share.drop(_content_of(each))
         self._queue.clear()
         self._count = 0
 
 
 def _events_in(entry: Waiting | _WaitingRows) -> int:
     return len(entry.rows) if isinstance(entry, _WaitingRows) else 1
+
+
+def _content_of(entry: Waiting | _WaitingRows) -> Publication | Batch:
+    return entry.batch if isinstance(entry, _WaitingRows) else entry.publication
+
+
+def _rows_within(bound: Filter, batch: Batch, rows: np.ndarray) -> np.ndarray:
+    """Those of the places of a batch whose events match."""
+    events = batch.part(rows).publications()
+    return rows[[place for place, event in enumerate(events) if event.matches(bound)]]

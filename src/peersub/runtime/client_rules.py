@@ -9,11 +9,15 @@ from typing import Final
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_ports import DoorLimits
-from peersub.runtime.security.permissions import Permissions
+from peersub.runtime.client_shares import owner_of
+from peersub.runtime.security.permissions import ClientPermission, NotPermitted, Permissions
 from peersub.runtime.security.rate_limit import RateLimit
 
 __all__ = ["PermittedRules"]
 
+NOTHING: Final = Filter.from_boxes(())
+"""What somebody may see who may see nothing."""
+DAY_MS: Final = 86_400_000
 CLIENTS_KEPT_MAX: Final = 65_536
 """Clients whose rate is remembered; the one that began to publish first is forgotten first."""
 
@@ -40,9 +44,21 @@ class PermittedRules:
         self._limits = limits or DoorLimits()
         self._rates: dict[str, RateLimit] = {}
 
+    def use(self, permissions: Permissions) -> None:
+        """Go by these from now on. Rates begin anew."""
+        self._permissions = permissions
+        self._rates.clear()
+
     def permit_subscribe(self, identity: str, wanted: Filter) -> Filter:
         """The filter, narrowed to what the client may see; raises NotPermitted."""
         return self._permissions.of(identity).narrow(wanted)
+
+    def bound(self, identity: str) -> Filter | None:
+        """What the client may see at all; None if that is everything."""
+        subscribe = self._permissions.of(identity).subscribe
+        if isinstance(subscribe, Filter):
+            return subscribe
+        return None if subscribe else NOTHING
 
     def permit_publish(self, identity: str, publication: Publication) -> str | None:
         """Why the client may not publish the event; None if it may."""
@@ -83,3 +99,35 @@ class PermittedRules:
             subscriptions_max=limits.subscriptions_max,
             frame_bytes_max=limits.frame_bytes_max,
         )
+
+    # --- durable subscriptions, by their names ---------------------------------------------------
+
+    def _of_owner(self, name: str) -> ClientPermission | None:
+        """What the owner may do; None if no permission binds it."""
+        owner = owner_of(name)
+        return self._permissions.of(owner) if owner else None
+
+    def narrow_durable(self, name: str, asked: Filter) -> Filter:
+        """The filter that was asked for, narrowed to what the owner may see: perhaps nothing."""
+        permission = self._of_owner(name)
+        if permission is None:
+            return asked
+        try:
+            return permission.narrow(asked)
+        except NotPermitted:
+            return NOTHING
+
+    def durable_bound(self, name: str) -> Filter | None:
+        """What the owner may see at all; None if that is everything."""
+        owner = owner_of(name)
+        return self.bound(owner) if owner else None
+
+    def durable_max(self, name: str) -> int | None:
+        """Durable subscriptions that the owner may have; None if nobody counts."""
+        permission = self._of_owner(name)
+        return None if permission is None else permission.limits.durable_max
+
+    def abandoned_ms_max(self, name: str) -> int | None:
+        """How long it lasts without a consumer; None for ever."""
+        permission = self._of_owner(name)
+        return None if permission is None else int(permission.limits.abandoned_days * DAY_MS)

@@ -9,16 +9,21 @@ Whatever the protocol asks to persist passes here as well: of events, only those
 subscription wants need a disk; a subscription that ends with its consumer has nothing to remember.
 A disk that refuses is asked again until it does not (`RETRY_S`): until then nobody is promised
 anything.
+
+On disk is the filter that was asked for. The overlay, and mirrors, know what its owner may see of
+it by the permissions in force (`DurableRules`): it is narrowed when the node starts, and anew when
+permissions change. An event that is in the log, and that the owner may not see by now, is passed
+over when it would be handed over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.effects import Deliver, DeliverBatch
@@ -31,14 +36,31 @@ from peersub.overlays.core.records import (
     EventStored,
     IdentityStored,
     Record,
+    SubscriptionStored,
 )
+from peersub.runtime.client_shares import owner_of
 from peersub.runtime.counters import Counters
 from peersub.runtime.mirrored_names import MirroredNames
-from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
-from peersub.runtime.store import FailureKind, LogTime, MemoryStore, Since, Store, StoreFailure
+from peersub.runtime.sinks import (
+    DurableOptions,
+    DurableRules,
+    OpenDurables,
+    Sink,
+    SubscriptionRefusedError,
+)
+from peersub.runtime.store import (
+    FailureKind,
+    LoggedEvent,
+    LogTime,
+    MemoryStore,
+    Since,
+    Store,
+    StoreFailure,
+)
 from peersub.runtime.store.changes import (
     AppendToLog,
     Change,
+    DurableAbandoned,
     DurableRemoved,
     DurableStored,
     KeepRecord,
@@ -54,6 +76,8 @@ UNACKNOWLEDGED_MAX: Final = 4_096
 """Events that a consumer was given and has not acknowledged."""
 READ_AT_ONCE: Final = 256
 RETRY_S: Final = 1.0
+NARROWED_AT_ONCE: Final = 64
+"""Durable subscriptions that are narrowed anew in one turn of the loop."""
 
 OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
@@ -88,6 +112,15 @@ def parse_since(since: int | str | None) -> Since:
     return LogTime(int(moment.timestamp() * 1_000))
 
 
+class _Given(NamedTuple):
+    """An event that a consumer was given, or that it was passed over for."""
+
+    position: int
+    name: str
+    is_hidden: bool
+    """Its owner may not see it: it counts as taken as soon as all before it are."""
+
+
 @dataclass(slots=True)
 class _Feed:
     """A consumer that is there, and how far it has been served."""
@@ -95,14 +128,21 @@ class _Feed:
     sink: Sink
     sent: int | None = None
     """None until it is known where to begin."""
-    unacknowledged: deque[tuple[int, str]] = field(default_factory=deque)
+    unacknowledged: deque[_Given] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
     is_woken: bool = False
 
 
 @dataclass(slots=True)
 class _Durable:
+    asked: Filter
+    """What the consumer asked for."""
     wanted: Filter
+    """What of it the owner may see."""
+    abandoned_ms: int
+    """Since when it has no consumer, if it has none."""
+    is_noted: bool = False
+    """Whether that is on disk."""
     is_stored: bool = False
     """Whether it is on disk."""
     is_ready: bool = False
@@ -116,6 +156,7 @@ class DurableSubscriptions:
         store: where.
         now_ms: the clock.
         counters: of what the disk refused.
+        rules: what the owners of the subscriptions may see.
 
     Attributes:
         mirrored: the subscriptions of other nodes that this one looks after: what they match is
@@ -129,6 +170,7 @@ class DurableSubscriptions:
         store: Store | MemoryStore,
         now_ms: Callable[[], int],
         counters: Counters,
+        rules: DurableRules | None = None,
     ) -> None:
         self.mirrored = MirroredNames()
         self.on_kept: OnKept | None = None
@@ -141,10 +183,31 @@ class DurableSubscriptions:
         self._kept: set[str] = set()
         """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
         self._is_ended = False
-        self._durables: dict[str, _Durable] = {
-            each.name: _Durable(each.filter, is_stored=True)
-            for each in store.durable_subscriptions()
-        }
+        self._rules = rules or OpenDurables()
+        self._durables: dict[str, _Durable] = {}
+        self._owned: Counter[str] = Counter()
+        """How many there are of each owner."""
+        for each in store.durable_subscriptions():
+            durable = self._add(each.name, each.filter, each.abandoned_ms or None)
+            durable.is_stored = True
+            durable.is_noted = each.abandoned_ms > 0
+
+    def _add(self, name: str, asked: Filter, abandoned_ms: int | None = None) -> _Durable:
+        if name not in self._durables:
+            self._owned[owner_of(name)] += 1
+        wanted = self._rules.narrow_durable(name, asked)
+        since_ms = self._now_ms() if abandoned_ms is None else abandoned_ms
+        durable = self._durables[name] = _Durable(asked, wanted, since_ms)
+        return durable
+
+    def narrow_records(self, records: Iterable[Record]) -> tuple[Record, ...]:
+        """What the disk held, as the overlay is to know it: filters as owners may use them now."""
+        return tuple(
+            replace(record, filter=self._durables[record.subscription].wanted)
+            if isinstance(record, SubscriptionStored) and record.subscription in self._durables
+            else record
+            for record in records
+        )
 
     def __contains__(self, name: str) -> bool:
         return name in self._durables
@@ -181,16 +244,21 @@ class DurableSubscriptions:
         durable = self._durables.get(name)
         if durable is not None and durable.feed is not None:
             raise SubscriptionRefusedError(f"the durable subscription {name!r} has a consumer")
-        is_known = durable is not None and durable.wanted.digest == wanted.digest
+        if durable is None:
+            self._check_owned(name)
+        elif durable.is_noted:
+            durable.is_noted = False
+            self.submit([DurableAbandoned(name, 0)])
+        is_known = durable is not None and durable.asked.digest == wanted.digest
         if durable is None or not is_known:
-            durable = self._durables[name] = _Durable(wanted)
+            durable = self._add(name, wanted)
         feed = durable.feed = _Feed(sink)
 
         def stored() -> None:
             durable.is_stored = True
             if not is_known and not self._is_ended:
-                self._say_kept(name, wanted)
-                subscribe(wanted)
+                self._say_kept(name, durable.wanted)
+                subscribe(durable.wanted)
             self._begin(name, feed, since)
 
         if is_known and durable.is_ready:
@@ -200,17 +268,26 @@ class DurableSubscriptions:
         else:
             self.submit([DurableStored(name, wanted, self._now_ms())], stored)
 
-    def recreate(self, name: str, wanted: Filter, subscribe: Callable[[], None]) -> None:
+    def _check_owned(self, name: str) -> None:
+        """Refuse a subscription that is one too many of its owner."""
+        owned_max, owner = self._rules.durable_max(name), owner_of(name)
+        if owned_max is not None and self._owned[owner] >= owned_max:
+            raise SubscriptionRefusedError(
+                f"client {owner} may have {owned_max:,} durable subscriptions at a node, those "
+                "without a consumer included: let it forget some"
+            )
+
+    def recreate(self, name: str, wanted: Filter, subscribe: Callable[[Filter], None]) -> None:
         """A subscription that a former life of the node had, without a consumer for now."""
         if name in self._durables:
             return
-        durable = self._durables[name] = _Durable(wanted)
+        durable = self._add(name, wanted)
 
         def stored() -> None:
             durable.is_stored = True
             if name in self._durables and not self._is_ended:
-                self._say_kept(name, wanted)
-                subscribe()
+                self._say_kept(name, durable.wanted)
+                subscribe(durable.wanted)
 
         self.submit([DurableStored(name, wanted, self._now_ms())], stored)
 
@@ -236,11 +313,16 @@ class DurableSubscriptions:
             if durable.feed.task is not None:
                 durable.feed.task.cancel()
             durable.feed = None
+            durable.abandoned_ms = self._now_ms()
 
     def remove(self, name: str) -> None:
         """The subscription ends, and its part of the log."""
         self.detach(name)
         if self._durables.pop(name, None) is not None:
+            owner = owner_of(name)
+            self._owned[owner] -= 1
+            if not self._owned[owner]:
+                del self._owned[owner]
             self.submit([DurableRemoved(name)])
             if self.on_removed is not None:
                 self.on_removed(name)
@@ -250,13 +332,12 @@ class DurableSubscriptions:
         durable = self._durables.get(name)
         if durable is None:
             return
-        self.submit([MoveCursor(name, position)])
-        feed = durable.feed
-        if feed is None:
-            return
+        given = deque[_Given]() if durable.feed is None else durable.feed.unacknowledged
         taken: list[str] = []
-        while feed.unacknowledged and feed.unacknowledged[0][0] <= position:
-            taken.append(feed.unacknowledged.popleft()[1])
+        while given and (given[0].position <= position or given[0].is_hidden):
+            position = max(position, given[0].position)
+            taken.append(given.popleft().name)
+        self.submit([MoveCursor(name, position)])
         if taken:
             if self.on_released is not None:
                 self.on_released(name, taken)
@@ -305,12 +386,65 @@ class DurableSubscriptions:
                     events = await asyncio.to_thread(self._store.read_log, name, after, limit)
                     if not events:
                         break
-                    for event in events:
-                        feed.sent = event.position
-                        feed.unacknowledged.append((event.position, event.publication.name))
-                        feed.sink.deliver(event.publication, event.hops, event.position)
+                    self._hand_over(name, feed, events)
         finally:
             feed.task = None
+
+    def _hand_over(self, name: str, feed: _Feed, events: Sequence[LoggedEvent]) -> None:
+        """Give the consumer those of the events that its owner may see; others count as taken."""
+        bound = self._rules.durable_bound(name)
+        for event in events:
+            is_hidden = bound is not None and not event.publication.matches(bound)
+            feed.sent = event.position
+            feed.unacknowledged.append(_Given(event.position, event.publication.name, is_hidden))
+            if is_hidden:
+                self._counters.add("an event in the log that its subscriber may not see any more")
+            else:
+                feed.sink.deliver(event.publication, event.hops, event.position)
+        if feed.unacknowledged and feed.unacknowledged[0].is_hidden:
+            self.acknowledge(name, feed.unacknowledged[0].position)
+
+    # --- permissions ---------------------------------------------------------------------------
+
+    async def narrow_again(self, resubscribe: Callable[[str, Filter], None]) -> None:
+        """Permissions are others now: let the overlay and the mirrors know what follows.
+
+        What is handed over follows them already. `resubscribe` tells the overlay of a filter in
+        place of another.
+        """
+        for place, name in enumerate(list(self._durables)):
+            if place and not place % NARROWED_AT_ONCE:
+                await asyncio.sleep(0)
+            durable = self._durables.get(name)
+            if durable is None or self._is_ended:
+                continue
+            wanted = self._rules.narrow_durable(name, durable.asked)
+            if wanted.digest != durable.wanted.digest:
+                durable.wanted = wanted
+                if durable.is_stored:
+                    self._say_kept(name, wanted)
+                    resubscribe(name, wanted)
+
+    def abandoned(self) -> list[str]:
+        """Those that have had no consumer for longer than their owners' permissions allow.
+
+        Since when they have none is noted on disk meanwhile: it counts over restarts.
+        """
+        now_ms = self._now_ms()
+        found: list[str] = []
+        noted: list[Change] = []
+        for name, durable in self._durables.items():
+            age_max = self._rules.abandoned_ms_max(name)
+            if durable.feed is not None or age_max is None:
+                continue
+            if now_ms - durable.abandoned_ms > age_max:
+                found.append(name)
+            elif not durable.is_noted:
+                durable.is_noted = True
+                noted.append(DurableAbandoned(name, durable.abandoned_ms))
+        if noted:
+            self.submit(noted)
+        return found
 
     # --- what comes home -----------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.mirrored_names import is_reserved
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.settings import NodeSettings, live_settings
-from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
+from peersub.runtime.sinks import DurableOptions, DurableRules, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
 from peersub.runtime.store.changes import NameNode
 from peersub.runtime.transport import Transport
@@ -71,6 +71,8 @@ PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 100_000
 RELIEF_CHECK_S: Final = 0.1
+ABANDONED_CHECK_S: Final = 60.0
+"""How often it is looked which durable subscriptions have had no consumer for too long."""
 ENDED: Final = "the node has ended"
 
 
@@ -112,6 +114,7 @@ class LiveNode:
         observer: is told each cause with its effects, for a trace.
         on_client: takes connections of clients; none are taken without.
         security: its certificates, and how it judges those of others; none, and all is open.
+        durable_rules: what owners of durable subscriptions may see; everything, without.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class LiveNode:
         observer: Observer | None = None,
         on_client: ClientHandler | None = None,
         security: NodeSecurity | None = None,
+        durable_rules: DurableRules | None = None,
     ) -> None:
         self.settings = settings
         self.security = security
@@ -140,6 +144,8 @@ class LiveNode:
         self._durables: DurableSubscriptions | None = None
         self._mirroring: Mirroring | None = None
         self._relieved: asyncio.Event | None = None
+        self._durable_rules = durable_rules
+        self._abandoned_timer: asyncio.TimerHandle | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -203,13 +209,17 @@ class LiveNode:
         self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
-        self._durables = DurableSubscriptions(store, self._clock.now_ms, self.counters)
+        self._durables = DurableSubscriptions(
+            store, self._clock.now_ms, self.counters, self._durable_rules
+        )
         mirroring = self._mirroring = Mirroring(
             self._driver, store, self._durables, self._clock.now_ms, settings.mirrors
         )
         store.submit([NameNode(self._name)], lambda _: None)
-        self._driver.tell(Restored((*store.restored_records(), *mirroring.records)))
+        records = self._durables.narrow_records(store.restored_records())
+        self._driver.tell(Restored((*records, *mirroring.records)))
         mirroring.begin()
+        self._check_abandoned()
         await self._take_part()
 
     def _open_store(self) -> Store | MemoryStore:
@@ -254,6 +264,8 @@ class LiveNode:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
+        if self._abandoned_timer is not None:
+            self._abandoned_timer.cancel()
         if self._mirroring is not None:
             self._mirroring.end()
         if self._durables is not None:
@@ -384,6 +396,32 @@ class LiveNode:
             return
         if self._driver is not None:
             self._driver.tell(Unsubscribe(name))
+
+    def change_filter(self, name: str, wanted: Filter) -> None:
+        """A subscription of this node gets other events from now on."""
+        driver = self._running()
+        driver.tell(Unsubscribe(name))
+        driver.tell(Subscribe(name, wanted))
+
+    async def narrow_durables(self) -> None:
+        """What owners of durable subscriptions may see is another now."""
+        if self._durables is not None:
+            await self._durables.narrow_again(self.change_filter)
+
+    def forget_abandoned(self) -> int:
+        """End the durable subscriptions that have had no consumer for too long; how many."""
+        found = self._durables.abandoned() if self._durables is not None else []
+        for name in found:
+            self.counters.add("a durable subscription that was abandoned for too long")
+            self.unsubscribe(name)
+        return len(found)
+
+    def _check_abandoned(self) -> None:
+        if self._driver is not None:
+            self.forget_abandoned()
+            self._abandoned_timer = asyncio.get_running_loop().call_later(
+                ABANDONED_CHECK_S, self._check_abandoned
+            )
 
     def acknowledge(self, name: str, position: int) -> None:
         """The consumer of a durable subscription has taken all up to this position."""

@@ -148,8 +148,10 @@ class Mirroring:
     def recreate(self, subscriptions: Sequence[NamedFilter]) -> None:
         """A former life of this node had these."""
         for each in subscriptions:
-            subscribe = partial(self._driver.tell, Subscribe(each.name, each.filter))
-            self._durables.recreate(each.name, each.filter, subscribe)
+            self._durables.recreate(each.name, each.filter, partial(self._subscribe_own, each.name))
+
+    def _subscribe_own(self, name: str, wanted: Filter) -> None:
+        self._driver.tell(Subscribe(name, wanted))
 
     # --- for those of others -------------------------------------------------------------------
 

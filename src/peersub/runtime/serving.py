@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from peersub.runtime.client_gate import ClientGate
-from peersub.runtime.client_ports import ClientRules, NetworkName
+from peersub.runtime.client_ports import NetworkName
+from peersub.runtime.client_rules import PermittedRules
+from peersub.runtime.clock import Clock
 from peersub.runtime.live_node import LiveNode
+from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.settings import NodeSettings
 
 if TYPE_CHECKING:
     from peersub.runtime.driver import Observer
     from peersub.runtime.node_security import NodeSecurity
-    from peersub.runtime.security.permissions import Permissions
     from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["served_node"]
@@ -47,17 +49,14 @@ def served_node(
 
         data = settings.data
         security = Secured(tls, None if data is None else data / REVOCATIONS)
-    rules: ClientRules | None = None
+    rules: PermittedRules | None = None
+    file = permissions if isinstance(permissions, Path) else None
     if permissions is not None:
-        from peersub.runtime.client_rules import PermittedRules
-        from peersub.runtime.clock import Clock
-        from peersub.runtime.security.permissions import Permissions as Granted
-
-        if isinstance(permissions, Path):
-            permissions = Granted.load(permissions)
-        rules = PermittedRules(permissions, Clock().now_ms)
-    node = LiveNode(settings, observer=observer, security=security)
+        granted = Permissions.load(permissions) if isinstance(permissions, Path) else permissions
+        rules = PermittedRules(granted, Clock().now_ms)
+    node = LiveNode(settings, observer=observer, security=security, durable_rules=rules)
     network = NetworkName(settings.overlay, settings.network)
     gate = ClientGate(node, network, rules, security)
+    gate.permissions_file = file
     node.on_client_connection = gate
     return node, gate

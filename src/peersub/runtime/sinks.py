@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["DurableOptions", "Sink", "SubscriptionRefusedError"]
+__all__ = ["DurableOptions", "DurableRules", "OpenDurables", "Sink", "SubscriptionRefusedError"]
 
 
 class SubscriptionRefusedError(ValueError):
@@ -24,6 +25,46 @@ class DurableOptions:
 
     since: int | str | None = None
     """A position, a time, or "earliest"; None goes on where the consumer stopped."""
+
+
+class DurableRules(Protocol):
+    """What the owners of durable subscriptions may see, now; asked by the subscription's name."""
+
+    def narrow_durable(self, name: str, asked: Filter) -> Filter:
+        """The filter that was asked for, narrowed to what the owner may see: perhaps nothing."""
+        ...
+
+    def durable_bound(self, name: str) -> Filter | None:
+        """What the owner may see at all; None if that is everything."""
+        ...
+
+    def durable_max(self, name: str) -> int | None:
+        """Durable subscriptions that the owner may have; None if nobody counts."""
+        ...
+
+    def abandoned_ms_max(self, name: str) -> int | None:
+        """How long it lasts without a consumer; None for ever."""
+        ...
+
+
+class OpenDurables:
+    """Everybody may see everything, for ever."""
+
+    def narrow_durable(self, name: str, asked: Filter) -> Filter:
+        """As it is."""
+        return asked
+
+    def durable_bound(self, name: str) -> Filter | None:
+        """There is none."""
+        return None
+
+    def durable_max(self, name: str) -> int | None:
+        """There is none."""
+        return None
+
+    def abandoned_ms_max(self, name: str) -> int | None:
+        """There is none."""
+        return None
 
 
 class Sink(Protocol):

@@ -55,7 +55,7 @@ def test_nobody_is_served_before_it_is_known_where_to_begin():
                 await asyncio.to_thread(int)
 
         consumer = Noting()
-        durables.recreate("d", WANTED, lambda: None)
+        durables.recreate("d", WANTED, lambda _: None)
         event = sealed(Publication("e1", {"a": 1}))
         durables.submit([AppendToLog(event, ("d",), 0)], lambda: durables.wake("d"))
         durables.attach("d", WANTED, consumer, DurableOptions(), lambda _: None)

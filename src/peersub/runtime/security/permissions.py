@@ -60,12 +60,16 @@ class ClientLimits:
 
     Attributes:
         subscriptions_max: at the same time.
+        durable_max: durable subscriptions, those without a consumer included.
+        abandoned_days: how long a durable subscription lasts without a consumer.
         filter_bytes_max: of one filter, as it travels.
         events_per_second: that it publishes, in the long run; None for as many as it can.
         frame_bytes_max: of one frame.
     """
 
     subscriptions_max: int = 10_000
+    durable_max: int = 1_000
+    abandoned_days: float = 30
     filter_bytes_max: int = FILTER_BYTES_MAX
     events_per_second: float | None = None
     frame_bytes_max: int = FRAME_BYTES_MAX
@@ -269,7 +273,7 @@ def _bound(value: Any, where: str) -> Bound:
 
 
 def _limit(key: str, value: Any, where: str) -> float:
-    if key == "events_per_second":
+    if key in ("events_per_second", "abandoned_days"):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
             raise PermissionsError(f"{where}: must be a number greater than 0")
         return value

@@ -58,6 +58,7 @@ class Applier:
             kinds.AppendToLog: self._append,
             kinds.MoveCursor: self.log.move_cursor,
             kinds.DurableStored: self.log.add_subscription,
+            kinds.DurableAbandoned: self.log.note_abandoned,
             kinds.DurableRemoved: lambda change: self.log.remove_subscription(change.name),
             kinds.LossesTold: self.log.tell_losses,
             kinds.CommitsLost: self._begin_epoch,

@@ -20,6 +20,7 @@ __all__ = [
     "Change",
     "CommitStaged",
     "CommitsLost",
+    "DurableAbandoned",
     "DurableRemoved",
     "DurableStored",
     "KeepRecord",
@@ -87,6 +88,14 @@ class DurableStored:
     name: str
     filter: Filter
     created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurableAbandoned:
+    """A durable subscription has no consumer since then; 0 says that it has one again."""
+
+    name: str
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,7 @@ Change: TypeAlias = (
     | AppendToLog
     | MoveCursor
     | DurableStored
+    | DurableAbandoned
     | DurableRemoved
     | LossesTold
     | CommitsLost

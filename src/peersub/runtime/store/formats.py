@@ -59,10 +59,20 @@ def _checked_subscription(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*values[:-1], subscription_checksum(*values[1:-1]))
 
 
+def _note_abandoned(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "ALTER TABLE subscriptions ADD COLUMN abandoned_ms INTEGER NOT NULL DEFAULT 0"
+    )
+
+
 STEPS: Final = (
     Step(
         _check_subscriptions,
         earlier=(EarlierRow("subscriptions", "NTBIII", _checked_subscription),),
+    ),
+    Step(
+        _note_abandoned,
+        earlier=(EarlierRow("subscriptions", "NTBIIIIIIII", lambda values: (*values, 0)),),
     ),
 )
 FORMAT_VERSION: Final = 1 + len(STEPS)

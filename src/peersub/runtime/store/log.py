@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.store.changes import DurableStored, LossesTold, MoveCursor
+from peersub.runtime.store.changes import DurableAbandoned, DurableStored, LossesTold, MoveCursor
 from peersub.runtime.store.facts import last_given, set_last_given
 from peersub.runtime.store.rows import (
     EVENT_ROW_BYTES,
@@ -153,6 +153,13 @@ class EventLog:
         (number,) = found.fetchone()
         self._number_of[change.name] = number
         seal_subscriptions(self._connection, number)
+
+    def note_abandoned(self, change: DurableAbandoned) -> None:
+        """A durable subscription has no consumer, or has one again."""
+        self._connection.execute(
+            "UPDATE subscriptions SET abandoned_ms = ? WHERE name = ?",
+            (change.since_ms, change.name),
+        )
 
     def remove_subscription(self, name: str) -> None:
         """A durable subscription ends. Events that only it wanted stay until the bounds cut."""

@@ -83,6 +83,8 @@ class DurableSubscription:
     """How often the disk lost events, nobody knows how many."""
     gaps_told: int
     """Of how many of these times the consumer has heard."""
+    abandoned_ms: int
+    """Since when it has no consumer; 0 if it has, or nobody noted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def store_mark(connection: sqlite3.Connection) -> StoreMark:
 
 _DURABLE: Final = (
     "SELECT name, filter, cursor, created_ms, trimmed_unread, trimmed_through, trimmed_told, "
-    "gaps, gaps_told FROM subscriptions"
+    "gaps, gaps_told, abandoned_ms FROM subscriptions"
 )
 
 

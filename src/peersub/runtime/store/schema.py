@@ -68,13 +68,14 @@ TABLES: Final[dict[str, Table]] = {
     ),
     "subscriptions": Table(
         "number, name, filter, cursor, created_ms, trimmed_unread, trimmed_through, trimmed_told, "
-        "gaps, gaps_told, checked",
-        "NTBIIIIIIII",
+        "gaps, gaps_told, checked, abandoned_ms",
+        "NTBIIIIIIIII",
         "number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, "
         "filter BLOB NOT NULL, cursor INTEGER NOT NULL, created_ms INTEGER NOT NULL, "
         "trimmed_unread INTEGER NOT NULL DEFAULT 0, trimmed_through INTEGER NOT NULL DEFAULT 0, "
         "trimmed_told INTEGER NOT NULL DEFAULT 0, gaps INTEGER NOT NULL DEFAULT 0, "
-        "gaps_told INTEGER NOT NULL DEFAULT 0, checked INTEGER NOT NULL DEFAULT 0",
+        "gaps_told INTEGER NOT NULL DEFAULT 0, checked INTEGER NOT NULL DEFAULT 0, "
+        "abandoned_ms INTEGER NOT NULL DEFAULT 0",
     ),
     "log": Table(
         f"position, at_ms, hops, subscriptions, {EVENT_COLUMNS}",

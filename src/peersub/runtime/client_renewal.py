@@ -1,0 +1,57 @@
+"""Permissions that change while clients are connected: what their doors make of it.
+
+First nothing is handed over any more that is forbidden now (`renew_bound`), at once; then filters
+are narrowed anew, a few in each turn of the loop (`renew`), or the subscription ends with the
+reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from peersub.runtime.client_texts import narrowing_of, text_of
+
+if TYPE_CHECKING:
+    from peersub.runtime.client_door import ClientDoor
+    from peersub.runtime.client_ports import ServingNode
+    from peersub.runtime.client_queue import QueuedConsumer
+
+__all__ = ["renew", "renew_bound"]
+
+
+def renew_bound(door: ClientDoor) -> None:
+    """Hand over nothing more that the client may not see; hang up if it is not taken any more."""
+    reason = door.rules.refusal(door.identity)
+    if reason is not None:
+        door.refuse(reason)
+        return
+    door.renew_limits()
+    if door.bound is not None:
+        for consumer in door.consumers:
+            consumer.withdraw(door.bound)
+
+
+def renew(door: ClientDoor, node: ServingNode) -> Iterator[None]:
+    """Narrow each subscription by the permissions of now, one per step, or end it."""
+    for consumer in door.consumers:
+        if door.has(consumer):
+            _renew(door, node, consumer)
+        yield
+
+
+def _renew(door: ClientDoor, node: ServingNode, consumer: QueuedConsumer) -> None:
+    try:
+        wanted = door.rules.permit_subscribe(door.identity, consumer.asked)
+    except ValueError as error:
+        if consumer.is_held and consumer.is_durable:
+            node.detach(consumer.name)
+        consumer.is_held = False
+        door.end(consumer, text_of(error))
+        return
+    if wanted.digest == consumer.wanted.digest:
+        return
+    consumer.wanted, consumer.detail = wanted, narrowing_of(consumer.asked, wanted)
+    if not consumer.is_durable:
+        node.change_filter(consumer.name, wanted)
+    door.on_changed(consumer)

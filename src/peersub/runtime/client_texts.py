@@ -1,0 +1,34 @@
+"""Texts between a client and its door: what is said to it, and what it says about `since`."""
+
+from __future__ import annotations
+
+from peersub.filters.filter import Filter
+
+__all__ = ["client_named", "narrowing_of", "since_of", "text_of"]
+
+
+def client_named(identity: str) -> str:
+    """The client, for a sentence.
+
+    >>> client_named("ann"), client_named("")
+    ('client ann', 'a client')
+    """
+    return f"client {identity}" if identity else "a client"
+
+
+def narrowing_of(asked: Filter, wanted: Filter) -> str:
+    """What a client is told of a filter that was narrowed; empty if it was not."""
+    return "" if wanted is asked or wanted == asked else f"narrowed to: {wanted.text}"
+
+
+def since_of(text: str) -> int | str | None:
+    """Where to begin, as a client says it."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return text or None
+
+
+def text_of(error: ValueError) -> str:
+    """One line, also of an error about a filter."""
+    one_line = getattr(error, "one_line", None)
+    return str(error) if one_line is None else str(one_line())

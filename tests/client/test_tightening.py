@@ -1,0 +1,285 @@
+"""Permissions that change while subscriptions exist: nothing is handed over that they forbid."""
+
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from client.fake_node import FakeNode
+from client.test_door import ENDED, READY, Listed, wanted
+from client.test_secured import authority_in
+from client.turns import on_loop, settle, until
+from peersub import connect
+from peersub.client import PublishFailedError, SubscriptionEndedError
+from peersub.filters import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.runtime.client_gate import ClientGate
+from peersub.runtime.client_ports import NetworkName
+from peersub.runtime.client_rules import PermittedRules
+from peersub.runtime.counters import Counters
+from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.security.permissions import Permissions, PermissionsError
+from peersub.runtime.serving import served_node
+from peersub.runtime.settings import NodeSettings
+from peersub.runtime.sinks import DurableOptions
+from peersub.runtime.store import MemoryStore
+from peersub.wire.client_messages import (
+    CLIENT_VERSION,
+    ClientHello,
+    ClientRefused,
+    Credit,
+    SubscriptionState,
+)
+
+ALL = "[default]\npublish = true\nsubscribe = true"
+SOME = "[default]\npublish = 'n < 10'\nsubscribe = 'n < 3'"
+NONE = "[default]\npublish = true"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return authority_in(tmp_path_factory.mktemp("ours"))
+
+
+@asynccontextmanager
+async def network(files, folder, text):
+    """Two nodes, of which the first has a folder and goes by a file of permissions."""
+    file = folder / "permissions.toml"
+    file.write_text(text)
+    settings = NodeSettings(data=folder / "data")
+    first, gate = served_node(settings, files["n1"], file)
+    await first.start()
+    second, _ = served_node(NodeSettings(join=(first.name,)), files["n2"])
+    await second.start()
+
+    async def tighten(text):
+        file.write_text(text)
+        await gate.reload()
+
+    try:
+        yield first, second, tighten
+    finally:
+        await first.stop()
+        await second.stop()
+
+
+async def publish(node, numbers):
+    for number in numbers:
+        event = {"id": number, "n": number}
+        await node.publish(event, delivery="at_least_once", timeout=20)
+
+
+def filter_at(node):
+    """What the overlay there knows of ann's durable subscription: at its home, or its mirror."""
+    overlay = node._running().node.overlay
+    found = [f for name, f in overlay.engine.home.subscriptions.items() if "durable/ann" in name]
+    return found[0].text if found else None
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@on_loop
+async def test_a_durable_subscription_follows_permissions_that_tighten(
+    files, tmp_path, is_restarted
+):
+    async with network(files, tmp_path, ALL) as (first, second, tighten):
+        async with connect(first.name, tls=files["ann"]) as ann:
+            subscription = ann.subscribe("n > 0", durable="d")
+            await subscription.ready(timeout=20)
+            await until(lambda: filter_at(second) == "n > 0")
+            await subscription.close()
+            await publish(ann, [1, 5, 2, 6])
+        if not is_restarted:
+            await tighten(SOME)
+            await until(lambda: filter_at(second) != "n > 0")
+            assert Filter(filter_at(second)).equivalent(Filter("n > 0 AND n < 3"))
+            await _sees(first, files, ["1", "2", "0.5"])
+    if is_restarted:
+        async with network(files, tmp_path, SOME) as (first, second, _):
+            assert Filter(filter_at(first)).equivalent(Filter("n > 0 AND n < 3"))
+            await _sees(first, files, ["1", "2", "0.5"])
+
+
+async def _sees(node, files, expected):
+    """Ann sees these, and no more, of what waited and of what comes."""
+    async with connect(node.name, tls=files["n2"]) as trusted:
+        await publish(trusted, [7, 0.5, 8])
+        async with (
+            connect(node.name, tls=files["ann"]) as ann,
+            ann.subscribe("n > 0", durable="d") as subscription,
+        ):
+            assert subscription.detail.startswith("narrowed to: ")
+            taken = [await anext(subscription) for _ in expected]
+            assert [event.id for event in taken] == expected
+            await publish(trusted, [9, 1.5])
+            assert (await anext(subscription)).id == "1.5"
+        # What may not be seen counts as taken: nothing is left for the next consumer, or a mirror.
+        store = node._store
+        await until(lambda: not store.read_log("durable/ann/d", store.cursor("durable/ann/d"), 9))
+
+
+@on_loop
+async def test_consumers_of_every_kind_are_narrowed_ended_and_widened(files, tmp_path):
+    async with (
+        network(files, tmp_path, ALL) as (first, second, tighten),
+        connect(first.name, tls=files["ann"]) as ann,
+        connect(second.name, tls=files["n1"]) as trusted,
+        ann.subscribe("n > 0", durable="d") as durable,
+        ann.subscribe("n > 0") as plain,
+        ann.subscribe("n > 5") as hopeless,
+    ):
+        for each in (durable, plain, hopeless):
+            await each.ready(timeout=20)
+        await publish(trusted, [4])
+        for each in (durable, plain):
+            assert (await anext(each)).id == "4"
+        await tighten(SOME)
+        await publish(trusted, [5, 2])
+        for each in (durable, plain):
+            assert (await anext(each)).id == "2"
+            assert each.detail.startswith("narrowed to: ")
+        with pytest.raises(SubscriptionEndedError, match="may only see n < 3"):
+            await anext(hopeless)
+        with pytest.raises(PublishFailedError, match="may only publish events with n < 10"):
+            await ann.publish_many([{"n": 11}] * 3)
+        await tighten(ALL)
+        await durable.ready(timeout=20)
+        await plain.ready(timeout=20)
+        await publish(trusted, [6])
+        for each in (durable, plain):
+            assert (await anext(each)).id == "6"
+        await tighten(NONE)
+        for each in (durable, plain):
+            with pytest.raises(SubscriptionEndedError, match="ann may not subscribe"):
+                await anext(each)
+        with pytest.raises(PermissionsError, match="not known"):
+            await tighten("[nobody]")
+        with pytest.raises(SubscriptionEndedError, match="ann may not subscribe"):
+            await ann.subscribe("n > 0").accepted()
+
+
+class Gated:
+    """A gate with permissions, before a node that is none."""
+
+    def __init__(self, text):
+        self.node = FakeNode()
+        self.rules = PermittedRules(Permissions.parse(text), lambda: 0)
+        self.gate = ClientGate(self.node, NetworkName("chord", "net"), self.rules)
+
+    def client(self, identity, *messages):
+        connection = Listed(identity)
+        door = self.gate.open(connection, self.rules)
+        door.on_messages([ClientHello(CLIENT_VERSION), *messages])
+        return door, connection
+
+
+@pytest.mark.parametrize("durable", ["", "d"])
+@on_loop
+async def test_what_waits_for_a_slow_reader_is_withdrawn(durable):
+    here = Gated(ALL)
+    door, connection = here.client("ann", wanted(1, durable=durable, credit=1))
+    here.node.emit(0, 1, 5, 2, 6)
+    await settle()
+    assert connection.events() == [("e0", 1)]
+    await here.gate.use(Permissions.parse(SOME))
+    here.node.emit(7, 0)
+    door.on_messages([Credit(1, 100)])
+    await settle()
+    assert connection.events() == [("e1", 1), ("e2", 1), ("e0", 1)]
+    (_, narrowed) = connection.taken(SubscriptionState)
+    assert (narrowed.phase, narrowed.detail) == (READY, "narrowed to: n < 3")
+    await here.gate.use(Permissions.parse(NONE))
+    (ended,) = connection.taken(SubscriptionState)
+    assert (ended.phase, ended.detail) == (ENDED, "client ann may not subscribe")
+
+
+@on_loop
+async def test_batches_that_wait_or_come_are_withdrawn_event_by_event():
+    here = Gated(ALL)
+    door, connection = here.client("ann", wanted(1, credit=0))
+    here.node.emit_batch("a", [1, 5, 2])
+    here.node.emit_batch("b", [5, 6])
+    await here.gate.use(Permissions.parse(SOME))
+    here.node.sinks["client-1/1"][1].deliver_batch(batch_of("c", [7, 0]), np.arange(2), 1)
+    door.on_messages([Credit(1, 100)])
+    await settle()
+    assert connection.events() == [("a/0", 1), ("a/2", 1), ("c/1", 1)]
+    assert door.status()["queued_events"] == 0 and here.gate.status()["clients"]
+
+
+def batch_of(name, numbers):
+    return Batch.of(name, pa.table({"n": numbers}))
+
+
+@on_loop
+async def test_who_is_not_taken_any_more_is_hung_up_on():
+    here = Gated("[clients.ann]\nsubscribe = true")
+    _, ann = here.client("ann", wanted(1))
+    trusted = Listed("node:n1")
+    here.gate.open(trusted).on_messages([ClientHello(CLIENT_VERSION), wanted(1)])
+    await here.gate.use(Permissions.nobody())
+    (refused,) = ann.taken(ClientRefused)
+    assert "not ann" in refused.reason and ann.closed and not trusted.closed
+    assert len(here.node.sinks) == 1
+
+
+# --- how many, and for how long --------------------------------------------------------------
+
+
+class Sink:
+    def ready(self): ...
+    def ended(self, reason): ...
+
+
+class Kept:
+    """Durable subscriptions under permissions, at a time that a test tells."""
+
+    def __init__(self, text):
+        self.now_ms = 1_000
+        self.store = MemoryStore(now_ms=lambda: self.now_ms)
+        self.rules = PermittedRules(Permissions.parse(text), lambda: 0)
+        self.open()
+
+    def open(self):
+        clock = lambda: self.now_ms  # noqa: E731
+        self.durables = DurableSubscriptions(self.store, clock, Counters(), self.rules)
+
+    async def attach(self, name):
+        self.durables.attach(name, Filter("TRUE"), Sink(), DurableOptions(), lambda _: None)
+        await until(lambda: self.store.cursor(name) is not None)
+
+
+@on_loop
+async def test_durable_subscriptions_of_an_identity_are_counted_with_or_without_a_consumer():
+    here = Kept("[default]\nsubscribe = true\ndurable_max = 2")
+    await here.attach("durable/ann/a")
+    await here.attach("durable/ann/b/c")
+    here.durables.detach("durable/ann/a")
+    with pytest.raises(ValueError, match="ann may have 2 durable subscriptions"):
+        await here.attach("durable/ann/c")
+    await here.attach("durable/ann/a")  # One that is there may be consumed again.
+    for name in ("durable/bob/c", "durable/node:n1/c", "durable//c"):
+        await here.attach(name)
+    here.durables.remove("durable/ann/b/c")
+    await here.attach("durable/ann/c")
+    here.open()
+    with pytest.raises(ValueError, match="ann may have 2 durable subscriptions"):
+        await here.attach("durable/ann/d")
+
+
+@on_loop
+async def test_what_nobody_consumes_for_too_long_ends_over_restarts_too():
+    here = Kept("[default]\nsubscribe = true\nabandoned_days = 0.001")
+    day_ms = 86_400
+    for name in ("durable/ann/old", "durable/ann/used", "durable/node:n1/old"):
+        await here.attach(name)
+        here.durables.detach(name)
+    here.now_ms += day_ms - 10
+    assert here.durables.abandoned() == []
+    await here.attach("durable/ann/used")
+    noted = lambda: {d.name for d in here.store.durable_subscriptions() if d.abandoned_ms}  # noqa: E731
+    await until(lambda: noted() == {"durable/ann/old"})
+    here.durables.end("a restart")
+    here.open()
+    here.now_ms += 20
+    assert here.durables.abandoned() == ["durable/ann/old"]
