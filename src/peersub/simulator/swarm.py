@@ -265,6 +265,8 @@ class _Drawing:
             settings["strategy"] = random.choice(STRATEGIES)
             settings["rows_max"] = random.choice((4, 16, 64))
             settings["coalesce_ms"] = random.choice((0, 0, 20))
+            settings["rows_per_turn"] = random.choice((64, 2))
+            settings["pooled_from"] = random.choice((256, 1))
         match self._overlay:
             case "chord":
                 # Crowded, so that keys collide, but with a place for each that may come.

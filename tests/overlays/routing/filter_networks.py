@@ -47,9 +47,10 @@ class FilterNetwork:
         strategy: StrategySettings,
         random: Random,
         coalesce_ms: int = 0,
+        **slices: int,
     ) -> None:
         shared = Strategy(strategy)
-        settings = MaintenanceSettings(coalesce_ms, strategy)
+        settings = MaintenanceSettings(coalesce_ms, strategy, **slices)
         self.random = random
         self.topologies = dict(topologies)
         self.peers = {

@@ -31,6 +31,9 @@ class _Tables:
     def table(self, peer: PeerId) -> EdgeTable | None:
         return self.tables.get(peer)
 
+    def large_edges(self, rows_min: int) -> tuple[PeerId, ...]:
+        return ()
+
     def all_rows(self) -> tuple[Rows, ...]:
         return tuple(table.rows for table in self.tables.values())
 

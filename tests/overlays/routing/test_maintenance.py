@@ -51,7 +51,9 @@ class Story:
         else:
             topologies = random_tree(random.randint(2, 9), random)
         chosen = StrategySettings(strategy=strategy, sample=tuple(EVENTS[::3]), **settings)
-        self.network = FilterNetwork(topologies, chosen, random, coalesce_ms)
+        # Changes that come in slices, and tables that are asked together, make no difference.
+        slices = {"rows_per_turn": (64, 1, 3)[seed % 3], "pooled_from": (256, 1)[seed // 3 % 2]}
+        self.network = FilterNetwork(topologies, chosen, random, coalesce_ms, **slices)
         self.network.on_ready = self.check_ready
         self.network.connect_all()
         self.network.run()

@@ -45,6 +45,9 @@ __all__ = ["Home", "HomeSettings"]
 MATCHER_FROM = 16
 """Subscriptions from which an index pays: below, each filter is asked."""
 
+_NO_COLUMN = ""
+"""No attribute has this name: the documents of a batch are not among its columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class HomeSettings:
@@ -147,6 +150,11 @@ class Home:
         self.version += 1
         if self._matcher is not None:
             self._matcher.add(name, wanted)
+        elif len(self.subscriptions) >= MATCHER_FROM:
+            # Now, and not with the first event: that would wait for all that come until then.
+            self._matcher = Matcher()
+            for known, filter_known in self.subscriptions.items():
+                self._matcher.add(known, filter_known)
 
     def _move_out(self, name: str) -> None:
         del self.subscriptions[name]
@@ -159,12 +167,21 @@ class Home:
         if len(self.subscriptions) < MATCHER_FROM:
             found = [n for n, wanted in self.subscriptions.items() if publication.matches(wanted)]
         else:
-            if self._matcher is None:
-                self._matcher = Matcher()
-                for name, wanted in self.subscriptions.items():
-                    self._matcher.add(name, wanted)
+            assert self._matcher is not None
             found = self._matcher.match(publication.event, publication.probe)
         return tuple(sorted(found))
+
+    def matching_batch(self, batch: Batch) -> tuple[tuple[str, np.ndarray], ...]:
+        """Per subscription that wants events of a batch without bodies, sorted: their places."""
+        import numpy as np
+
+        assert self._matcher is not None
+        found = self._matcher.match_batch(batch.table, threads=1, body_column=_NO_COLUMN)
+        rows = found["event_row"].to_numpy()
+        places: dict[str, list[int]] = {}
+        for row, name in zip(rows.tolist(), found["subscription_id"].to_pylist(), strict=True):
+            places.setdefault(name, []).append(row)
+        return tuple((name, np.array(sorted(places[name]))) for name in sorted(places))
 
     # --- handing over --------------------------------------------------------------------------
 

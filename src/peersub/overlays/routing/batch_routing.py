@@ -4,12 +4,15 @@ The filters of all edges are one compiled index, those of the subscriptions of t
 node that has nothing to send on, as most that an event reaches, asks about its own alone. A filter
 that several edges have is asked once. The indexes follow the tables: they are immutable (`rows`),
 so a look at which of them are other objects than last time tells what has changed.
+
+Large tables change all the time, and compiling them would hold up everything else: their events are
+asked one by one, of what follows each change (`Combination.wants`, the home's own matcher).
 """
 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
@@ -17,7 +20,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.routing.maintenance import FilterMaintenance
 from peersub.overlays.routing.rows import Rows
-from peersub.overlays.routing.topology import Scope
+from peersub.overlays.routing.topology import NOWHERE, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["BatchRouting"]
 
 _NAME: Final = itemgetter(0)
+LARGE: Final = 4_096
+"""Rows of a table, or subscriptions of this node, that are not compiled for a batch."""
+PlacesPerEdge: TypeAlias = "dict[PeerId, list[int]]"
+"""Per edge the places in a batch that it wants."""
 
 
 class BatchRouting:
@@ -45,14 +52,24 @@ class BatchRouting:
         self._home_names: dict[int, list[str]] = {}
         """The subscriptions of this node, by the number of their filter."""
 
-    def match(self, batch: Batch) -> Wanted:
+    def match(self, batch: Batch) -> Wanted | PlacesPerEdge:
         """Which filters on edges want what of the batch."""
+        edges = self._maintenance.large_edges(LARGE)
+        if edges:
+            wanted: PlacesPerEdge = {edge: [] for edge in edges}
+            for place, event in enumerate(batch.publications()):
+                for edge in edges:
+                    if self._maintenance.matches(edge, event, NOWHERE):
+                        wanted[edge].append(place)
+            return wanted
         return self._up_to_date().match(batch.table, batch.bodies)
 
     def at_home(self, batch: Batch) -> tuple[tuple[str, np.ndarray], ...]:
         """The subscriptions of this node that want something, and the places in the batch."""
         if not self._home.subscriptions:
             return ()
+        if len(self._home.subscriptions) >= LARGE and batch.bodies is None:
+            return self._home.matching_batch(batch)
         filters = self._home_up_to_date()
         assert self._home_flags is not None
         wanted = filters.match(batch.table, batch.bodies)
@@ -84,14 +101,20 @@ class BatchRouting:
         self._home_version = version
         return filters
 
-    def for_edge(self, wanted: Wanted, batch: Batch, peer: PeerId, part: Scope) -> Batch | None:
+    def for_edge(
+        self, wanted: Wanted | PlacesPerEdge, batch: Batch, peer: PeerId, part: Scope
+    ) -> Batch | None:
         """What of the batch a filter on the edge to the peer wants, in this part; None if nothing.
 
         `wanted` must come from the last `match`.
         """
+        import numpy as np
+
         table = self._maintenance.table(peer)
         if table is None or table.wants_everything:
             return batch if len(batch) else None
+        if isinstance(wanted, dict):
+            return batch.part(np.array(wanted[peer])) if wanted.get(peer) else None
         assert self._filters is not None
         rows, reach = table.rows, self._maintenance.reach
         if reach is None:

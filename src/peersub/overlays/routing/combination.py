@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.control_filters import united
 from peersub.overlays.routing.covering_order import CoveringOrder, OrderNode
 from peersub.overlays.routing.messages import Entry, EntryKey
@@ -40,8 +41,8 @@ Source: TypeAlias = PeerId | None
 VIEWS_MAX: Final = 64
 """Sets of served edges for which rows are kept: more than a peer has publishers. Beyond, the oldest
 goes: most likely its publisher is gone."""
-LOG_MAX: Final = 4_096
-"""Changed rows that a view may lag behind before all are worked out anew."""
+LOG_MAX: Final = 1_024
+"""Changed rows that a view may lag behind; then it follows, or goes if nobody asks for it."""
 FOLDS_MAX: Final = 4_096
 """Prefixes of served edges for which a fold is kept."""
 
@@ -49,8 +50,26 @@ FOLDS_MAX: Final = 4_096
 class Combined(Protocol):
     """The rows for events of any choice of sources."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that has changed was taken in."""
+        ...
+
     def replace(self, source: Source, old: Rows, new: Rows) -> None:
-        """The rows of a source change."""
+        """The rows of a source change: note what is to be taken in."""
+        ...
+
+    def work(self, rows_max: int | None) -> dict[Source, None]:
+        """Take in so many changed rows, or all; the sources that they are of."""
+        ...
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether `wants` knows."""
+        ...
+
+    def wants(self, source: Source, publication: Publication) -> bool | None:
+        """Whether a row of the source wants the event; None if that is not known here."""
         ...
 
     def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
@@ -61,17 +80,20 @@ class Combined(Protocol):
 class Combination:
     """All rows of a peer's sources, and what publishers get of them."""
 
-    __slots__ = ("_combined", "_control", "_results", "_sources")
+    __slots__ = ("_combined", "_control", "_sources")
 
     def __init__(self, combined: Combined) -> None:
         self._combined = combined
         self._control: Fold[ControlRows] = Fold(joined_control)
         self._sources: dict[Source, Rows] = {}
-        # Publishers with the same rows share one object.
-        self._results: dict[tuple[Sequence[PeerId], Scope], tuple[Rows, ControlRows, Rows]] = {}
 
     def replace(self, source: Source, new: Rows) -> None:
         """The rows of a source are these from now on; NO_ROWS if it is gone."""
+        self.begin(source, new)
+        self.work(None)
+
+    def begin(self, source: Source, new: Rows) -> None:
+        """The same, but for the work with the rows that change: `work` does it, in parts."""
         old = self._sources.get(source, NO_ROWS)
         if new is old:
             return
@@ -83,22 +105,36 @@ class Combination:
         if new.control != old.control:
             self._control.replace(source, new.control or None)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that has begun is done: else some rows are those from before."""
+        return self._combined.is_complete
+
+    def work(self, rows_max: int | None) -> dict[Source, None]:
+        """Take in so many changed rows, or all; the sources that they are of."""
+        return self._combined.work(rows_max)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether `wants` knows."""
+        return self._combined.is_indexed
+
+    def wants(self, source: Source, publication: Publication) -> bool | None:
+        """Whether a row of the source wants the event; None if only its table knows."""
+        return self._combined.wants(source, publication)
+
     def rows(self, served: Sequence[PeerId], scope: Scope = NOWHERE) -> Rows:
         """What a publisher is sent who gave this scope and is served by these edges."""
         entries = self._combined.rows(served, scope)
-        control = self._control.folded(served)
-        key = (tuple(served), scope)
-        known = self._results.get(key)
-        if known is not None and known[0] is entries and known[1] is control:
-            return known[2]
-        if known is None and len(self._results) >= VIEWS_MAX:
-            del self._results[next(iter(self._results))]
-        result = entries.with_control(control)
-        self._results[key] = (entries, control, result)
-        return result
+        return entries.with_control(self._control.folded(served))
 
 
 # --- choosing among rows -----------------------------------------------------------------------
+
+
+PENDING_ASKED_MAX: Final = 256
+"""Rows of a source that are not taken in yet, up to which each is asked about an event; a source
+with more wants everything for that while."""
 
 
 class _Cell:
@@ -121,11 +157,13 @@ _NO_REACHES: Final[dict[int, Scope]] = {}
 class _View:
     """The rows for one choice of sources, as of some place in the log of changes."""
 
-    __slots__ = ("at", "rows")
+    __slots__ = ("at", "is_asked", "rows")
 
-    def __init__(self, rows: Rows, at: int) -> None:
+    def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self.at = at
+        self.at = 0
+        self.is_asked = True
+        """Whether a publisher was sent these rows since all views last had to follow."""
 
 
 class Pool:
@@ -144,6 +182,14 @@ class Pool:
         self._cells: dict[EntryKey, _Cell] = {}
         self._log: list[EntryKey] = []
         self._views: dict[tuple[int, Scope], _View] = {}
+        self._targets: dict[Source, Rows] = {}
+        """The rows of a source as they are to be."""
+        self._pending: dict[Source, dict[EntryKey, None]] = {}
+        """Per source the keys whose rows are to be compared with the target's, last ones first."""
+        self._named = 0
+        """Rows with a name: the covering order knows filters, not names."""
+        self._asked: tuple[Publication, int] | None = None
+        """The event that was last asked about, and the sources that want it."""
         if order is not None:
             order.add_user(self)
 
@@ -151,34 +197,108 @@ class Pool:
         """The filters that the covering order must keep."""
         return (digest for _, digest in self._cells)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that has changed was taken in."""
+        return not self._pending
+
     def replace(self, source: Source, old: Rows, new: Rows) -> None:
-        """The rows of a source change."""
-        bit = self._bit(source)
-        added, removed = Rows(old.entries).change_to(Rows(new.entries))
+        """The rows of a source change: note what is to be taken in."""
+        added, removed = old.entry_change_to(new)
+        self._asked = None
+        self._bit(source)
+        self._targets[source] = new
+        pending = self._pending.setdefault(source, {})
+        # The last ones are taken in first: what comes is there before anything goes.
+        for key in (*removed, *map(row_key, reversed(added))):
+            pending.pop(key, None)
+            pending[key] = None
+        self._end_if_done(source)
+
+    def work(self, rows_max: int | None) -> dict[Source, None]:
+        """Take in so many changed rows, or all; the sources that they are of."""
+        touched: dict[Source, None] = {}
         changed: dict[EntryKey, _Cell] = {}
-        for entry in added:
-            key = row_key(entry)
-            cell = self._cells.get(key)
-            if cell is None:
-                cell = self._cells[key] = _Cell(entry)
-                if self._reach is not None:
-                    cell.reaches = {}
-                if self._order is not None:
-                    cell.order = self._order.node(entry.filter)
-            cell.holders |= bit
-            if self._reach is not None:
-                cell.reaches[bit] = entry.reach
-            changed[key] = cell
-        for key in removed:
-            cell = changed[key] = self._cells[key]
+        left = sum(map(len, self._pending.values())) if rows_max is None else rows_max
+        for source in list(self._pending):
+            keys, target, bit = self._pending[source], self._targets[source], self._bits[source]
+            touched[source] = None
+            while keys and left > 0:
+                left -= 1
+                key = keys.popitem()[0]
+                cell = self._take_in(key, target.find(key), bit)
+                if cell is not None:
+                    changed[key] = cell
+            self._end_if_done(source)
+            if left <= 0:
+                break
+        self._asked = None
+        self._note(changed)
+        return touched
+
+    def _end_if_done(self, source: Source) -> None:
+        if not self._pending[source]:
+            del self._pending[source]
+            if self._targets[source] is NO_ROWS:
+                del self._targets[source]
+                self._free.append(self._bits.pop(source))
+
+    def _take_in(self, key: EntryKey, entry: Entry | None, bit: int) -> _Cell | None:
+        """The source with this bit has the row from now on, or not; None if nothing changes."""
+        cell = self._cells.get(key)
+        if entry is None:
+            if cell is None or not cell.holders & bit:
+                return None
             cell.holders &= ~bit
             if self._reach is not None:
                 del cell.reaches[bit]
             if not cell.holders:
                 del self._cells[key]
-        self._note(changed)
-        if new is NO_ROWS:
-            self._free.append(self._bits.pop(source))
+                self._named -= bool(key[0])
+            return cell
+        if cell is None:
+            cell = self._cells[key] = _Cell(entry)
+            self._named += bool(key[0])
+            if self._reach is not None:
+                cell.reaches = {}
+            if self._order is not None:
+                cell.order = self._order.node(entry.filter)
+        cell.holders |= bit
+        if self._reach is not None:
+            cell.reaches[bit] = entry.reach
+        return cell
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether `wants` knows: the covering order has all rows, whatever their reach."""
+        return self._order is not None and self._reach is None and not self._named
+
+    def wants(self, source: Source, publication: Publication) -> bool | None:
+        """Whether a row of the source wants the event; None if that is not known here.
+
+        The covering order finds the rows of all sources at once, and follows each change: an index
+        of a large table by itself would have to be made anew, or grow, with every subscription.
+        """
+        if self._order is None or not self.is_indexed:
+            return None
+        pending = self._pending.get(source)
+        if pending:
+            if len(pending) > PENDING_ASKED_MAX:
+                return True
+            rows = map(self._targets[source].find, pending)
+            if publication.matches_any(entry.filter for entry in rows if entry is not None):
+                return True
+        if self._asked is None or self._asked[0] is not publication:
+            self._asked = publication, self._sources_wanting(self._order, publication)
+        return bool(self._asked[1] & self._bits.get(source, 0))
+
+    def _sources_wanting(self, order: CoveringOrder, publication: Publication) -> int:
+        found = 0
+        for wanted in order.matching(publication.event):
+            cell = self._cells.get(("", wanted.digest))
+            if cell is not None:
+                found |= cell.holders
+        return found
 
     def _bit(self, source: Source) -> int:
         bit = self._bits.get(source)
@@ -198,7 +318,10 @@ class Pool:
                     again["", digest] = None
         self._log += again
         if len(self._log) > LOG_MAX:
-            self._views.clear()
+            self._views = {key: view for key, view in self._views.items() if view.is_asked}
+            for (mask, scope), view in self._views.items():
+                self._refresh(view, mask, scope)
+                view.at, view.is_asked = 0, False
             self._log.clear()
 
     def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
@@ -211,10 +334,11 @@ class Pool:
         if view is None:
             if len(self._views) >= VIEWS_MAX:
                 del self._views[next(iter(self._views))]
-            rows = Rows(self._chosen(sorted(self._cells), mask, scope))
-            view = self._views[key] = _View(rows, len(self._log))
+            view = self._views[key] = _View(Rows(self._chosen(sorted(self._cells), mask, scope)))
+            view.at = len(self._log)
         elif view.at < len(self._log):
             self._refresh(view, mask, scope)
+        view.is_asked = True
         return view.rows
 
     def _chosen(self, keys: Iterable[EntryKey], mask: int, scope: Scope) -> tuple[Entry, ...]:
@@ -334,10 +458,28 @@ class FoldedRows:
     def __init__(self, join: Callable[[Rows | None, Rows | None], Rows]) -> None:
         self._fold: Fold[Rows] = Fold(join)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that has changed was taken in: always, a fold is worked out when asked."""
+        return True
+
     def replace(self, source: Source, old: Rows, new: Rows) -> None:
         """The rows of a source change."""
-        if new.entries is not old.entries:
-            self._fold.replace(source, Rows(new.entries) if new.entries else None)
+        if not new.has_entries_of(old):
+            self._fold.replace(source, new.without_control() if new.entry_count else None)
+
+    def work(self, rows_max: int | None) -> dict[Source, None]:
+        """Nothing is left to take in."""
+        return {}
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether `wants` knows: merged rows are in no index."""
+        return False
+
+    def wants(self, source: Source, publication: Publication) -> bool | None:
+        """Only the table knows."""
+        return None
 
     def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
         """The rows for who is served by these edges."""

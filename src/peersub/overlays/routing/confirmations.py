@@ -57,7 +57,7 @@ class Wave:
 class Confirmations:
     """All waves of a peer that have not ended, and those that ended since they were last taken."""
 
-    __slots__ = ("_begun", "_ended", "_queues", "_waves")
+    __slots__ = ("_begun", "_ended", "_queues", "_wave_of", "_waves")
 
     def __init__(self) -> None:
         self._begun = 0
@@ -65,12 +65,15 @@ class Confirmations:
         # Per publisher the waves that wait for it. Later ones wait for later numbers.
         self._queues: dict[PeerId, deque[int]] = {}
         self._ended: list[Wave] = []
+        # Per subscription that is not ready, the wave that it waits for.
+        self._wave_of: dict[str, Wave] = {}
 
     def __len__(self) -> int:
         return len(self._waves)
 
     def begin(self, wave: Wave) -> None:
         """Wait; a wave without waits ends at once."""
+        self._wave_of.update(dict.fromkeys(wave.names, wave))
         if not wave.waits:
             self._ended.append(wave)
             return
@@ -85,6 +88,9 @@ class Confirmations:
     def take_ended(self) -> list[Wave]:
         """The waves that ended, in the order in which they did."""
         ended, self._ended = self._ended, []
+        for wave in ended:
+            for name in wave.names:
+                self._wave_of.pop(name, None)
         return ended
 
     def confirmed(self, publisher: PeerId, number: int) -> None:
@@ -118,7 +124,8 @@ class Confirmations:
 
     def name_gone(self, name: str) -> None:
         """The subscription has ended before it was ready."""
-        for wave in (*self._waves.values(), *self._ended):
+        wave = self._wave_of.pop(name, None)
+        if wave is not None:
             wave.names.pop(name, None)
 
     def reconsider(self, waits_of: Callable[[Source], Mapping[PeerId, int]]) -> None:
@@ -136,7 +143,5 @@ class Confirmations:
 
     def waiting_on(self, name: str) -> tuple[PeerId, ...]:
         """The publishers whose confirmation the subscription lacks."""
-        found = {
-            peer: None for wave in self._waves.values() if name in wave.names for peer in wave.waits
-        }
-        return tuple(sorted(found))
+        wave = self._wave_of.get(name)
+        return () if wave is None else tuple(sorted(wave.waits))

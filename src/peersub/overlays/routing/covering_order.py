@@ -18,12 +18,12 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 from weakref import ref
 
-from peersub.filters.covering_index import CoveringIndex, Summary
-from peersub.filters.filter import Filter
+from peersub.filters.covering_index import CoveringIndex, Subject, Summary
+from peersub.filters.filter import Filter, Matchable
 
 __all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
 
@@ -98,6 +98,10 @@ class CoveringOrder:
             node.below[specific.digest] = specific
         self._index.add(node)
         return node
+
+    def matching(self, event: Matchable) -> Iterator[OrderNode]:
+        """The filters that match the event, also those that nobody holds any more."""
+        return self._index.matching(Subject(event))
 
     def _sweep(self) -> None:
         """Take out what no living user holds."""

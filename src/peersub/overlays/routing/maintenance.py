@@ -27,7 +27,6 @@ without a link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
@@ -45,6 +44,7 @@ from peersub.overlays.routing.control_filters import (
     is_control_name,
     normalised,
 )
+from peersub.overlays.routing.maintenance_settings import MaintenanceSettings
 from peersub.overlays.routing.messages import (
     FilterConfirmed,
     FilterMismatch,
@@ -52,25 +52,20 @@ from peersub.overlays.routing.messages import (
     ResponsibilityChange,
 )
 from peersub.overlays.routing.publishers import Publisher
-from peersub.overlays.routing.rows import NO_ROWS, Rows
-from peersub.overlays.routing.strategies import Strategy, StrategySettings, make_strategy
+from peersub.overlays.routing.rows import NO_ROWS, Rows, control_rows
+from peersub.overlays.routing.strategies import Strategy, make_strategy
 from peersub.overlays.routing.tables import EdgeTable, Outcome
 from peersub.overlays.routing.topology import NOWHERE, Reach, Scope, Topology
 
 __all__ = ["FLUSH_TIMER", "FilterMaintenance", "MaintenanceSettings"]
 
 FLUSH_TIMER: Final = Timer("routing/flush")
+ROWS_SENT_PER_TURN: Final = 1_024
+"""Rows that a publisher is sent before others have their turn; parts of updates stay whole."""
+TURN_PAUSE_MS: Final = 1
+"""Until the next turn of what is too much for one."""
 MISMATCHES_MAX: Final = 3
 """Whole tables in a row that may come with another digest than they have."""
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceSettings:
-    """How the filters on edges are worked out and passed on."""
-
-    coalesce_ms: int = 0
-    """How long changes are collected before they are passed on; 0 passes them on at once."""
-    strategy: StrategySettings = field(default_factory=StrategySettings)
 
 
 class FilterMaintenance:
@@ -97,7 +92,7 @@ class FilterMaintenance:
         self.strategy = strategy or make_strategy(settings.strategy)
         self._topology = topology
         self._reach = _reach_of(topology) if settings.strategy.exact_reach else None
-        self._subscriptions: dict[str, Filter] = {}
+        self._local = self.strategy.local_rows(me)
         self._control: dict[str, Intervals] = {}
         self._tables: dict[PeerId, EdgeTable] = {}
         self._publishers: dict[PeerId, Publisher] = {}
@@ -109,6 +104,10 @@ class FilterMaintenance:
         self._combination: Combination | None = None
         # What is to be done at the next flush.
         self._changed: dict[Source, None] = {}
+        self._replaced: dict[Source, None] = {}
+        """Sources of which the combination was told, and publishers not yet."""
+        self._due: dict[PeerId, None] = {}
+        """Publishers that have not been sent all yet."""
         self._answers: dict[PeerId, None] = {}
         self._arrived: dict[PeerId, int] = {}
         self._new_names: dict[str, None] = {}
@@ -117,7 +116,7 @@ class FilterMaintenance:
         self._effects: list[Effect] = []
         self._mismatches: dict[PeerId, int] = {}
         # Readiness, and collecting over time.
-        self._ready: list[str] = []
+        self._ready: dict[str, None] = {}
         self._is_ready_held = False
         self._is_waiting = False
         self._is_time = False
@@ -126,17 +125,17 @@ class FilterMaintenance:
 
     def subscribe(self, name: str, wanted: Filter) -> None:
         """A subscription of this node; SubscriptionReady(name) follows once all confirmed it."""
-        self._subscriptions[name] = wanted
+        self._local.add(name, wanted)
         self._new_names[name] = None
         self._changed[None] = None
 
     def unsubscribe(self, name: str) -> None:
         """The subscription ends; one that is not there is none."""
-        if self._subscriptions.pop(name, None) is None:
+        if not self._local.discard(name):
             return
         self._new_names.pop(name, None)
         self._confirmations.name_gone(name)
-        self._ready = [other for other in self._ready if other != name]
+        self._ready.pop(name, None)
         self._changed[None] = None
 
     def set_control(self, name: str, wanted: Filter | None) -> None:
@@ -155,8 +154,8 @@ class FilterMaintenance:
         self._is_ready_held = held
         if not held:
             # Publishers that came meanwhile have to confirm as well.
-            self._new_names.update(dict.fromkeys(self._ready))
-            self._ready = []
+            self._new_names.update(self._ready)
+            self._ready = {}
 
     def pending(self, name: str) -> tuple[PeerId, ...]:
         """The peers whose confirmation the subscription still waits for; none if it is ready."""
@@ -188,6 +187,7 @@ class FilterMaintenance:
     def _forget_publisher(self, peer: PeerId) -> None:
         if self._publishers.pop(peer, None) is not None:
             self._answers.pop(peer, None)
+            self._due.pop(peer, None)
             self._confirmations.publisher_lost(peer)
 
     def edges_changed(
@@ -334,31 +334,60 @@ class FilterMaintenance:
         self._is_time = True
 
     def flush(self, now_ms: int) -> list[Effect]:
-        """Work out and send what has changed: Send, SetTimer, SubscriptionReady, Drop."""
+        """Work out and send what has changed: Send, SetTimer, SubscriptionReady, Drop.
+
+        No flush takes in more than `rows_per_turn` rows: the rest follows, so that events and signs
+        of life never wait for many subscriptions.
+        """
         if self._has_changes() and self.settings.coalesce_ms and not self._is_time:
             self._answer(self._answers)
-            if not self._is_waiting:
-                self._is_waiting = True
-                self._effects.append(SetTimer(FLUSH_TIMER, self.settings.coalesce_ms))
-        elif self._has_changes() or self._answers or self._reconsider:
+            self._wait(self.settings.coalesce_ms)
+        elif self._is_waiting and self._is_unfinished:
+            pass
+        elif self._has_changes() or self._answers or self._reconsider or self._is_unfinished:
             self._work()
         self._end_waves()
         return self._taken_effects()
 
+    def _wait(self, delay_ms: int) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._effects.append(SetTimer(FLUSH_TIMER, delay_ms))
+
     def _has_changes(self) -> bool:
-        return bool(self._changed or self._arrived or self._new_names)
+        return bool(self._changed or self._replaced or self._arrived or self._new_names)
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Whether rows are to be taken in, or sent, that did not fit into the last turns."""
+        combination = self._combination
+        return bool(self._due) or (combination is not None and not combination.is_complete)
+
+    def _take_changes(self) -> Combination:
+        """Let the combination know which tables have changed."""
+        combination = self._current_combination()
+        changed, self._changed = self._changed, {}
+        for source in changed:
+            combination.begin(source, self._rows_of(source))
+        self._replaced.update(changed)
+        return combination
 
     def _work(self) -> None:
-        combination = self._current_combination()
-        changed, self._changed, self._is_time = self._changed, {}, False
-        for source in changed:
-            combination.replace(source, self._rows_of(source))
-        concerned = dict(self._answers)
+        combination = self._take_changes()
+        touched = {**self._replaced, **combination.work(self.settings.rows_per_turn)}
+        self._replaced, self._is_time = {}, False
         for peer, publisher in self._publishers.items():
             served = self._served(peer, publisher)
-            if self._reconsider or None in changed or any(one in changed for one in served):
-                concerned[peer] = None
-        self._answer(concerned)
+            if self._reconsider or None in touched or any(one in touched for one in served):
+                self._due[peer] = None
+        self._answer({**self._due, **self._answers})
+        if self._is_unfinished or self._answers:
+            self._wait(TURN_PAUSE_MS)
+        else:
+            self._begin_waves()
+
+    def _begin_waves(self) -> None:
+        """All is sent: wait for those who have to confirm it."""
         if self._reconsider:
             self._reconsider = False
             self._confirmations.reconsider(self._waits_of)
@@ -375,29 +404,35 @@ class FilterMaintenance:
     def _answer(self, concerned: Iterable[PeerId]) -> None:
         """Send publishers what is new for them; those that asked get an answer in any case."""
         combination = self._current_combination()
-        for peer in concerned:
+        for peer in tuple(concerned):
             publisher = self._publishers[peer]
-            rows = combination.rows(self._served(peer, publisher), publisher.scope)
-            if peer in self._answers or rows is not publisher.sent:
-                updates = publisher.updates_to(
-                    rows, self.strategy.sizes, is_answer=peer in self._answers
-                )
-                for update in updates:
-                    self._send(peer, update)
-        self._answers = {}
+            is_asked = peer in self._answers
+            if is_asked and not combination.is_complete:
+                # Whoever asked lets go of what it holds: it must get all that is known.
+                continue
+            self._due.pop(peer, None)
+            if not publisher.outgoing:
+                rows = combination.rows(self._served(peer, publisher), publisher.scope)
+                if is_asked or rows is not publisher.sent:
+                    self._answers.pop(peer, None)
+                    publisher.update_to(rows, self.strategy.sizes, is_answer=is_asked)
+            for update in publisher.next_updates(ROWS_SENT_PER_TURN):
+                self._send(peer, update)
+            if publisher.outgoing or peer in self._answers:
+                self._due[peer] = None
 
     def _end_waves(self) -> None:
         confirmed: dict[PeerId, int] = {}
         for wave in self._confirmations.take_ended():
             if wave.source is not None:
                 confirmed[wave.source] = max(wave.number, confirmed.get(wave.source, 0))
-            self._ready += wave.names
+            self._ready.update(wave.names)
             self._settled_version = max(self._settled_version, wave.version)
         for peer, number in confirmed.items():
             self._send(peer, FilterConfirmed(number))
         if self._ready and not self._is_ready_held:
             self._effects += map(SubscriptionReady, self._ready)
-            self._ready = []
+            self._ready = {}
 
     def _taken_effects(self) -> list[Effect]:
         if not self._effects and not self._outgoing:
@@ -448,11 +483,25 @@ class FilterMaintenance:
         `control` is the reserved name that a control notification goes by.
         """
         table = self._tables.get(peer)
-        return table is None or table.matches(publication, part, self._reach, control)
+        if table is None:
+            return True
+        pooled_from = self.settings.pooled_from
+        if not control and table.is_known and table.rows.entry_count >= pooled_from:
+            wants = self._take_changes().wants(peer, publication)
+            if wants is not None:
+                return wants
+        return table.matches(publication, part, self._reach, control)
 
     def table(self, peer: PeerId) -> EdgeTable | None:
         """The filters on the edge to the peer, if there is such an edge."""
         return self._tables.get(peer)
+
+    def large_edges(self, rows_min: int) -> tuple[PeerId, ...]:
+        """All edges, if the rows of one are so many and events are asked of all tables at once."""
+        tables = self._tables.values()
+        if self._reach is not None or all(table.rows.entry_count < rows_min for table in tables):
+            return ()
+        return tuple(self._tables) if self._take_changes().is_indexed else ()
 
     def all_rows(self) -> tuple[Rows, ...]:
         """The rows of all edges."""
@@ -468,8 +517,7 @@ class FilterMaintenance:
     def local_rows(self) -> Rows:
         """The rows of this peer's own filters: those of the source None of a combination."""
         reach = NOWHERE if self._reach is None else self._reach.own_reach()
-        rows = self.strategy.local(self.me, self._subscriptions, self._control, reach)
-        return rows or NO_ROWS
+        return self._local.rows(control_rows(self._control), reach)
 
     def install_converged(
         self,
@@ -501,7 +549,7 @@ class FilterMaintenance:
         for peer, (scope, rows) in sent.items():
             self._publishers[peer] = Publisher.converged(scope, rows)
         self._changed.clear()
-        self._ready += self._new_names
+        self._ready.update(self._new_names)
         self._new_names = {}
 
     # --- for people and checkers ---------------------------------------------------------------

@@ -6,6 +6,7 @@ result, in chunks that are bounded in rows and bytes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,7 +25,7 @@ BYTES_PER_UPDATE_MAX: Final = 131_072
 class Publisher:
     """A peer that holds this one responsible for a scope."""
 
-    __slots__ = ("confirmed", "is_whole_due", "number", "scope", "sent", "version")
+    __slots__ = ("confirmed", "is_whole_due", "number", "outgoing", "scope", "sent", "version")
 
     def __init__(self) -> None:
         self.scope: Scope = NOWHERE
@@ -37,6 +38,8 @@ class Publisher:
         """The last update that is confirmed; all before it are."""
         self.is_whole_due = True
         """Whether the next update has to be the whole table."""
+        self.outgoing: deque[FilterUpdate] = deque()
+        """Parts of the last update that are to be sent: a whole table is not sent in one go."""
 
     @classmethod
     def converged(cls, scope: Scope, rows: Rows) -> Publisher:
@@ -47,17 +50,18 @@ class Publisher:
         publisher.is_whole_due = False
         return publisher
 
-    def updates_to(self, rows: Rows, sizes: WireSizes, *, is_answer: bool) -> list[FilterUpdate]:
-        """The messages that tell these rows; none if they are known, unless it is an answer."""
+    def update_to(self, rows: Rows, sizes: WireSizes, *, is_answer: bool) -> None:
+        """Tell these rows; nothing if they are known, unless it is an answer."""
+        assert not self.outgoing
         is_whole, sent = self.is_whole_due, self.sent
         self.sent, self.is_whole_due = rows, False
         change = (rows.wire_entries(), ()) if is_whole else sent.change_to(rows)
         if not is_answer and not any(change):
-            return []
+            return
         self.number += 1
         digest = rows.digest
         chunks = list(_chunks(change, sizes))
-        return [
+        self.outgoing.extend(
             FilterUpdate(
                 self.number,
                 self.version,
@@ -68,7 +72,14 @@ class Publisher:
                 last=place == len(chunks) - 1,
             )
             for place, (added, removed) in enumerate(chunks)
-        ]
+        )
+
+    def next_updates(self, rows_max: int) -> Iterator[FilterUpdate]:
+        """The next parts to send, of about so many rows."""
+        while self.outgoing and rows_max > 0:
+            update = self.outgoing.popleft()
+            rows_max -= len(update.added) + len(update.removed)
+            yield update
 
 
 def _chunks(change: Change, sizes: WireSizes) -> Iterator[Change]:

@@ -2,7 +2,12 @@
 
 In a network many tables are equal: what a peer sent is what the other was told, and publishers that
 are served by the same edges get the same rows. So a table's content is one immutable object that
-all of them hold; a change makes a new one, at the cost of copying references.
+all of them hold, and a change makes a new one.
+
+A change costs as much as the rows that change, however many there are (`_Version`): the newest
+version of a table has the rows in a dict, which it took over from the version before; an older one
+has what differs in the next. So whoever held the older one learns what has changed without looking
+at all rows. Whoever still asks an old version about its rows pays for a copy.
 
 Rows for events (`entries`) are sorted by their key, name and digest of the filter, and no two have
 the same key. Rows for control notifications (`control`) are one per reserved name, as intervals of
@@ -17,10 +22,10 @@ Law: `old.changed(*old.change_to(new)) == new`.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Final, TypeAlias
+from weakref import ref
 
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
@@ -33,7 +38,16 @@ from peersub.overlays.routing.control_filters import (
 )
 from peersub.overlays.routing.messages import Entry, EntryKey
 
-__all__ = ["NO_ROWS", "Change", "ControlRows", "Rows", "WireSizes", "control_change", "row_key"]
+__all__ = [
+    "NO_ROWS",
+    "Change",
+    "ControlRows",
+    "Rows",
+    "WireSizes",
+    "control_change",
+    "control_rows",
+    "row_key",
+]
 
 ControlRows: TypeAlias = tuple[tuple[str, Intervals], ...]
 Change: TypeAlias = tuple[tuple[Entry, ...], tuple[EntryKey, ...]]
@@ -50,8 +64,10 @@ INDEX_AFTER: Final = 16
 many of them, and rows that change with each event never have one."""
 _FILTER_OF: Final = itemgetter(1)
 """The filter of an entry."""
-_FEW: Final = 8
-"""Changes up to which each is looked up by itself."""
+LINKED_MIN: Final = 1_024
+"""Changed rows that versions of a table stay linked for, or as many as the table has rows: beyond,
+who still holds an old version keeps a copy of the rows instead of all that changed since."""
+_DIGEST_HEX: Final = 2 * DIGEST_BYTES
 
 
 def row_key(entry: Entry) -> EntryKey:
@@ -73,6 +89,171 @@ def _control_hash(name: str, intervals: Intervals) -> int:
     return int.from_bytes(content.digest())
 
 
+class _Version:
+    """The rows for events of a table, at one time.
+
+    It has the rows in a dict, or as a sorted tuple, or both, or neither: then a later version has
+    the dict, and `_later` leads there. A link has what each changed key led to before.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_by_key", "_later", "_linked", "_sorted", "_total"),
+        *("asked", "count", "index"),
+    )
+
+    def __init__(self, entries: tuple[Entry, ...] | None, total: int | None = None) -> None:
+        self._sorted = entries
+        self._by_key: dict[EntryKey, Entry] | None = None
+        self._later: tuple[_Version | ref[_Version], dict[EntryKey, Entry | None]] | None = None
+        self._linked = 0
+        """Rows that changed since the dict was last copied."""
+        self._total = total
+        self.count = 0 if entries is None else len(entries)
+        self.asked = 0
+        """Events that were asked row by row."""
+        self.index: Matcher | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All rows, sorted by key."""
+        if self._sorted is None:
+            by_key = self.by_key()
+            self._sorted = tuple([by_key[key] for key in sorted(by_key)])
+        return self._sorted
+
+    @property
+    def total(self) -> int:
+        """The sum of the hashes of all rows."""
+        if self._total is None:
+            self._total = sum(map(_hash, self.entries)) % _MODULUS
+        return self._total
+
+    def values(self) -> Iterable[Entry]:
+        """All rows, in no order."""
+        return self._sorted if self._sorted is not None else self.by_key().values()
+
+    def by_key(self) -> dict[EntryKey, Entry]:
+        """All rows by their keys; not to be changed."""
+        if self._by_key is None:
+            if self._sorted is not None:
+                self._by_key = {row_key(entry): entry for entry in self._sorted}
+            else:
+                self._by_key = self._rebuilt()
+        return self._by_key
+
+    def _rebuilt(self) -> dict[EntryKey, Entry]:
+        """The rows of an old version: those of a later one, with the changes undone."""
+        undone: list[dict[EntryKey, Entry | None]] = []
+        version = self
+        while version._by_key is None and version._sorted is None:
+            assert version._later is not None
+            later, before = version._later
+            assert isinstance(later, _Version), "who has no rows is linked with who has them"
+            undone.append(before)
+            version = later
+        rows = dict(version.by_key())
+        for before in reversed(undone):
+            for key, entry in before.items():
+                if entry is None:
+                    del rows[key]
+                else:
+                    rows[key] = entry
+        return rows
+
+    def changed(self, added: Iterable[Entry], removed: Iterable[EntryKey]) -> _Version:
+        """The version after a change; this one if nothing changes."""
+        rows = self.by_key()
+        before: dict[EntryKey, Entry | None] = {}
+        after: dict[EntryKey, Entry | None] = {key: None for key in removed if key in rows}
+        after.update((row_key(entry), entry) for entry in added)
+        total = self.total
+        for key, entry in after.items():
+            known = rows.get(key)
+            if known is not None and entry is not None and known.reach == entry.reach:
+                continue
+            before[key] = known
+            total += (_hash(entry) if entry is not None else 0) - (_hash(known) if known else 0)
+        if not before:
+            return self
+        version = _Version(None, total % _MODULUS)
+        self._hand_over(version, before)
+        mine = version.by_key()
+        for key in before:
+            entry = after[key]
+            if entry is None:
+                del mine[key]
+            else:
+                mine[key] = entry
+        version.count = len(mine)
+        version._index_again(before)
+        return version
+
+    def _hand_over(self, version: _Version, before: dict[EntryKey, Entry | None]) -> None:
+        """Give the next version the dict; or a copy, if another has it or links are many."""
+        # No links from no rows: everything that begins there would stay as long as NO_ROWS does.
+        if self._later is not None or not self.count:
+            version._by_key = dict(self.by_key())
+            return
+        version.index, self.index = self.index, None
+        version.asked = self.asked
+        linked = self._linked + len(before)
+        if linked > max(LINKED_MIN, self.count):
+            version._by_key = dict(self.by_key())
+            self._later = ref(version), before
+        else:
+            version._by_key, self._by_key = self._by_key, None
+            version._linked = linked
+            self._later = version, before
+
+    def _index_again(self, before: Iterable[EntryKey]) -> None:
+        """Let the index follow the change."""
+        if self.index is None:
+            return
+        rows = self.by_key()
+        for key in before:
+            name, entry = _index_name(key), rows.get(key)
+            if name in self.index:
+                self.index.remove(name)
+            if entry is not None:
+                self.index.add(name, entry.filter)
+
+    def change_to(self, new: _Version) -> tuple[list[Entry], list[EntryKey]]:
+        """What to add and to remove, sorted by key."""
+        if self is new:
+            return [], []
+        before = self._before(new)
+        if before is None:
+            return _difference(self.entries, new.entries)
+        rows = new.by_key()
+        added: list[Entry] = []
+        removed: list[EntryKey] = []
+        for key in sorted(before):
+            entry, known = rows.get(key), before[key]
+            if entry is None:
+                if known is not None:
+                    removed.append(key)
+            elif known is None or known.reach != entry.reach:
+                added.append(entry)
+        return added, removed
+
+    def _before(self, new: _Version) -> dict[EntryKey, Entry | None] | None:
+        """What the keys that changed up to a later version led to; None if no links lead there."""
+        before: dict[EntryKey, Entry | None] = {}
+        version: _Version | None = self
+        while version is not new:
+            if version is None or version._later is None:
+                return None
+            later, changed = version._later
+            for key, entry in changed.items():
+                before.setdefault(key, entry)
+            version = later() if isinstance(later, ref) else later
+        return before
+
+
+def _index_name(key: EntryKey) -> str:
+    return key[0] + key[1].hex()
+
+
 class Rows:
     """The rows of a table. Make them with `of`, `changed` or `with_control`.
 
@@ -82,19 +263,12 @@ class Rows:
     (1, 2, 0)
     """
 
-    __slots__ = ("_asked", "_entries_sum", "_index", "control", "entries", "wire_bytes")
+    __slots__ = ("_version", "_with_control", "control", "wire_bytes")
 
-    def __init__(
-        self,
-        entries: tuple[Entry, ...] = (),
-        control: ControlRows = (),
-        entries_sum: int | None = None,
-    ) -> None:
-        self.entries: Final = entries
-        self.control: Final = control
-        self._entries_sum = entries_sum
-        self._asked = 0
-        self._index: Matcher | None = None
+    def __init__(self, entries: tuple[Entry, ...] = (), control: ControlRows = ()) -> None:
+        self._version = _Version(entries)
+        self.control = control
+        self._with_control: Rows | None = None
         self.wire_bytes = -1
         """What `WireSizes` has found, or -1."""
 
@@ -103,23 +277,52 @@ class Rows:
         """These rows, in any order; of several with the same key the last."""
         by_key = {row_key(entry): entry for entry in entries}
         sorted_entries = tuple(by_key[key] for key in sorted(by_key))
-        return cls(sorted_entries, _control_rows(control) if control else ())
+        return cls(sorted_entries, control_rows(control) if control else ())
+
+    @classmethod
+    def _of_version(cls, version: _Version, control: ControlRows) -> Rows:
+        rows = cls.__new__(cls)
+        rows._version, rows.control, rows._with_control = version, control, None
+        rows.wire_bytes = -1
+        return rows
 
     def with_control(self, control: ControlRows) -> Rows:
         """The same rows for events with these for control notifications."""
         if control == self.control:
             return self
-        return Rows(self.entries, control, self._entries_sum)
+        # Publishers that are sent the same rows share one object.
+        known = self._with_control
+        if known is None or known.control != control:
+            known = self._with_control = Rows._of_version(self._version, control)
+        return known
+
+    def without_control(self) -> Rows:
+        """The rows for events alone."""
+        return self.with_control(())
 
     # --- asking --------------------------------------------------------------------------------
 
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The rows for events, sorted; costs as much as there are."""
+        return self._version.entries
+
+    @property
+    def entry_count(self) -> int:
+        """How many rows for events there are."""
+        return self._version.count
+
     def __len__(self) -> int:
-        return len(self.entries) + len(self.control)
+        return self._version.count + len(self.control)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rows):
             return NotImplemented
-        return self is other or (self.control == other.control and self.entries == other.entries)
+        if self is other:
+            return True
+        return self.control == other.control and (
+            self.has_entries_of(other) or self.entries == other.entries
+        )
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -128,56 +331,56 @@ class Rows:
         shown = ", ".join(f"{entry.name}{entry.filter.text!r}" for entry in self.entries)
         return f"Rows([{shown}], {self.control!r})"
 
+    def has_entries_of(self, other: Rows) -> bool:
+        """Whether the rows for events are the same object."""
+        return self._version is other._version
+
     @property
     def digest(self) -> bytes:
         """16 bytes that name the rows, whatever the order in which they came."""
-        total = self._sum()
+        total = self._version.total
         for name, intervals in self.control:
             total += _control_hash(name, intervals)
         return (total % _MODULUS).to_bytes(DIGEST_BYTES)
 
-    def _sum(self) -> int:
-        if self._entries_sum is None:
-            self._entries_sum = sum(map(_hash, self.entries)) % _MODULUS
-        return self._entries_sum
-
-    def place(self, key: EntryKey) -> int:
-        """Where a row with this key is, or would be, among the entries."""
-        return bisect_left(self.entries, key, key=row_key)
-
     def find(self, key: EntryKey) -> Entry | None:
         """The row with this key."""
-        place = self.place(key)
-        if place < len(self.entries) and row_key(self.entries[place]) == key:
-            return self.entries[place]
-        return None
+        return self._version.by_key().get(key)
+
+    @property
+    def _index(self) -> Matcher | None:
+        return self._version.index
 
     def want(self, publication: Publication) -> bool:
         """Whether a row wants the event."""
-        index = self._index if self._index is not None else self._index_if_it_pays()
+        version = self._version
+        index = version.index if version.index is not None else self._index_if_it_pays()
         if index is None:
-            return publication.matches_any(map(_FILTER_OF, self.entries))
+            return publication.matches_any(map(_FILTER_OF, version.values()))
         return index.matches_any(publication.event, publication.probe)
 
     def wanting(self, publication: Publication) -> Iterator[Entry]:
         """The rows that want the event, in no order; found one by one, as far as is asked."""
-        index = self._index if self._index is not None else self._index_if_it_pays()
+        version = self._version
+        index = version.index if version.index is not None else self._index_if_it_pays()
         if index is None:
-            for entry in self.entries:
+            for entry in version.values():
                 if publication.matches(entry[1]):
                     yield entry
         else:
-            for place in index.match(publication.event, publication.probe):
-                yield self.entries[int(place)]
+            rows = version.by_key()
+            for name in index.match(publication.event, publication.probe):
+                yield rows[name[:-_DIGEST_HEX], bytes.fromhex(name[-_DIGEST_HEX:])]
 
     def _index_if_it_pays(self) -> Matcher | None:
-        self._asked += 1
-        if len(self.entries) < INDEX_FROM or self._asked <= INDEX_AFTER:
+        version = self._version
+        version.asked += 1
+        if version.count < INDEX_FROM or version.asked <= INDEX_AFTER:
             return None
         index = Matcher()
-        for place, entry in enumerate(self.entries):
-            index.add(str(place), entry.filter)
-        self._index = index
+        for entry in version.entries:
+            index.add(_index_name(row_key(entry)), entry.filter)
+        version.index = index
         return index
 
     def wire_entries(self) -> tuple[Entry, ...]:
@@ -196,39 +399,21 @@ class Rows:
         control = [entry for entry in added if is_control_name(entry.name)]
         keys = [key for key in removed if not is_control_name(key[0])]
         names = [key[0] for key in removed if is_control_name(key[0])]
-        rows = self._with_entries(entries, keys)
-        return rows.with_control(_changed_control(self.control, control, names))
-
-    def _with_entries(self, added: list[Entry], removed: list[EntryKey]) -> Rows:
-        if not added and not removed:
-            return self
-        if len(added) + len(removed) > _FEW:
-            by_key = {row_key(entry): entry for entry in self.entries}
-            for key in removed:
-                by_key.pop(key, None)
-            by_key.update((row_key(entry), entry) for entry in added)
-            return Rows(tuple(by_key[key] for key in sorted(by_key)), self.control)
-        entries, total = list(self.entries), self._sum()
-        for key in removed:
-            place = bisect_left(entries, key, key=row_key)
-            if place < len(entries) and row_key(entries[place]) == key:
-                total -= _hash(entries.pop(place))
-        for entry in added:
-            key = row_key(entry)
-            place = bisect_left(entries, key, key=row_key)
-            if place < len(entries) and row_key(entries[place]) == key:
-                total += _hash(entry) - _hash(entries[place])
-                entries[place] = entry
-            else:
-                entries.insert(place, entry)
-                total += _hash(entry)
-        return Rows(tuple(entries), self.control, total % _MODULUS)
+        changed_control = _changed_control(self.control, control, names)
+        version = self._version.changed(entries, keys) if entries or keys else self._version
+        if version is self._version:
+            return self.with_control(changed_control)
+        return Rows._of_version(version, changed_control)
 
     def change_to(self, new: Rows) -> Change:
         """What to add and to remove to come from these rows to the others."""
-        added, removed = _difference(self.entries, new.entries)
+        added, removed = self.entry_change_to(new)
         more, fewer = control_change(self.control, new.control)
         return (*added, *more), (*removed, *fewer)
+
+    def entry_change_to(self, new: Rows) -> tuple[list[Entry], list[EntryKey]]:
+        """`change_to` for the rows for events alone."""
+        return self._version.change_to(new._version)
 
 
 NO_ROWS: Final = Rows()
@@ -284,7 +469,8 @@ def _difference(
     return added, [key for key in before if key not in after]
 
 
-def _control_rows(control: Mapping[str, Intervals]) -> ControlRows:
+def control_rows(control: Mapping[str, Intervals]) -> ControlRows:
+    """The rows for control notifications of these intervals, sorted by name."""
     return tuple((name, control[name]) for name in sorted(control) if control[name])
 
 
@@ -315,4 +501,4 @@ def _changed_control(control: ControlRows, added: list[Entry], removed: list[str
         if intervals is None:
             raise ValueError(f"the row {entry.name} is no filter of control notifications")
         rows[entry.name] = intervals
-    return _control_rows(rows)
+    return control_rows(rows)

@@ -32,9 +32,10 @@ from peersub.overlays.routing.bounded_merging import BoundedMerging
 from peersub.overlays.routing.combination import Combination, Combined, FoldedRows, Pool
 from peersub.overlays.routing.control_filters import Intervals
 from peersub.overlays.routing.covering_order import CoveringOrder
+from peersub.overlays.routing.local_rows import LocalRows
 from peersub.overlays.routing.messages import Entry
 from peersub.overlays.routing.perfect_merging import PerfectMerging
-from peersub.overlays.routing.rows import Rows, WireSizes
+from peersub.overlays.routing.rows import Rows, WireSizes, control_rows
 from peersub.overlays.routing.topology import Reach, Scope
 
 __all__ = ["STRATEGIES", "Strategy", "StrategySettings", "make_strategy"]
@@ -106,13 +107,17 @@ class Strategy:
         reach: Scope = (),
     ) -> Rows:
         """The rows of a peer's own filters: the first of the tables that are combined."""
+        local = self.local_rows(me)
+        for name, wanted in subscriptions.items():
+            local.add(name, wanted)
+        return local.rows(control_rows(control), reach)
+
+    def local_rows(self, me: PeerId) -> LocalRows:
+        """The rows of a peer's own filters, to be changed one by one."""
         is_simple = self.settings.strategy == "simple"
-        entries = [
-            Entry(f"{me}/{name}" if is_simple else "", wanted, reach)
-            for name, wanted in subscriptions.items()
-            if not wanted.is_nothing
-        ]
-        return Rows.of(entries, control)
+        return LocalRows(
+            lambda name, wanted, reach: Entry(f"{me}/{name}" if is_simple else "", wanted, reach)
+        )
 
     def combination(self, reach: Reach | None = None) -> Combination:
         """A fresh combination for one peer.

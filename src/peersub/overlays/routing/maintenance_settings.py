@@ -1,0 +1,26 @@
+"""How the filters on the edges of a peer are kept up to date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from peersub.overlays.routing.strategies import StrategySettings
+
+__all__ = ["MaintenanceSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    """How the filters on edges are worked out and passed on."""
+
+    coalesce_ms: int = 0
+    """How long changes are collected before they are passed on; 0 passes them on at once."""
+    strategy: StrategySettings = field(default_factory=StrategySettings)
+    rows_per_turn: int = 64
+    """Changed rows that are worked out before others have their turn."""
+    pooled_from: int = 256
+    """Rows of a table from which events are asked of the rows of all tables at once."""
+
+    def __post_init__(self) -> None:
+        if self.rows_per_turn < 1:
+            raise ValueError(f"rows_per_turn is at least 1, not {self.rows_per_turn}")

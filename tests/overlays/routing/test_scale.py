@@ -1,0 +1,238 @@
+"""What a subscription costs does not depend on how many there are.
+
+Work is counted in bytecodes, which no busy machine changes, and in messages.
+"""
+
+import sys
+from random import Random
+
+import numpy as np
+import pytest
+
+from overlays.core.batch_rows import batch_of
+from overlays.routing.filter_networks import FilterNetwork, random_tree, ring, table_of
+from overlays.routing.wishes import wish
+from peersub.filters import Filter
+from peersub.overlays.core.home import Home, HomeSettings
+from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.routing import batch_routing
+from peersub.overlays.routing import rows as rows_module
+from peersub.overlays.routing.batch_routing import BatchRouting
+from peersub.overlays.routing.messages import Entry, FilterConfirmed, FilterUpdate
+from peersub.overlays.routing.rows import NO_ROWS, Rows, row_key
+from peersub.overlays.routing.strategies import StrategySettings
+
+GROWTH_MAX = 1.5
+"""How much more a change may take where there are 16 times as many rows: look-ups are deeper."""
+
+
+def count_bytecodes(call):
+    """How many bytecodes a call executes, in all functions that it leads to."""
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def wanted(number):
+    return Filter(f"symbol = 'S{number % 50}' AND price > {number} AND price < {number + 40}")
+
+
+def pair(coalesce_ms=1):
+    """Two peers, of which one subscribes."""
+    network = FilterNetwork(
+        random_tree(2, Random(0)), StrategySettings(), Random(1), coalesce_ms=coalesce_ms
+    )
+    network.connect_all()
+    network.run()
+    network.sent.clear()
+    return network, PeerId("n0"), PeerId("n1")
+
+
+def subscribe_some(network, peer, numbers):
+    for number in numbers:
+        network.subscribe(peer, f"s{number}", wanted(number))
+    network.run()
+
+
+def work_of_changes(present, changes=32):
+    """Bytecodes per subscription that comes, and per one that goes, beside so many others."""
+    network, home, _ = pair()
+    subscribe_some(network, home, range(present))
+    more = range(present, present + changes)
+    came = count_bytecodes(lambda: subscribe_some(network, home, more))
+
+    def end():
+        for number in more:
+            network.unsubscribe(home, f"s{number}")
+        network.run()
+
+    return came / changes, count_bytecodes(end) / changes
+
+
+def test_a_change_costs_the_same_however_many_subscriptions_there_are():
+    few, many = work_of_changes(250), work_of_changes(4_000)
+    assert many[0] <= GROWTH_MAX * few[0], "subscribing"
+    assert many[1] <= GROWTH_MAX * few[1], "unsubscribing"
+
+
+def test_an_event_between_changes_costs_the_same_however_many_rows_there_are():
+    def work(present):
+        network, home, other = pair()
+        subscribe_some(network, home, range(present))
+        table = network.peers[other]
+
+        def ask():
+            for number in range(20):
+                network.subscribe(home, f"t{present}.{number}", wanted(present + number))
+                network.run()
+                event = Publication(f"e{number}", {"symbol": f"S{number}", "price": 7.5})
+                table.matches(home, event, (0, 1))
+
+        return count_bytecodes(ask)
+
+    assert work(4_000) <= GROWTH_MAX * work(250)
+
+
+def test_many_subscriptions_of_one_turn_are_few_messages():
+    network, home, _ = pair()
+    for number in range(1_000):
+        network.subscribe(home, f"s{number}", wanted(number))
+    network.run()
+    assert len(network.ready) == 1_000
+    assert network.sent[FilterUpdate] <= 1_000 // 64 + 1
+    assert network.sent[FilterConfirmed] <= 1_000 // 64 + 1
+    network.sent.clear()
+    for number in range(1_000):
+        network.unsubscribe(home, f"s{number}")
+    network.run()
+    assert network.sent[FilterUpdate] <= 1_000 // 64 + 1
+    assert not any(len(rows) for rows in network.tables().values())
+
+
+def test_one_flush_takes_in_a_bounded_number_of_rows():
+    network, home, other = pair(coalesce_ms=0)
+    for number in range(1_000):
+        network.peers[home].subscribe(f"s{number}", wanted(number))
+    network.flush(home)
+    (update,) = network.links[home, other]
+    assert len(update.added) == 64
+    assert list(network.timers) == [home], "the rest follows"
+    network.run()
+    assert len(network.ready) == 1_000
+
+
+def test_events_find_the_rows_that_are_not_taken_in_yet():
+    network, home, other = pair(coalesce_ms=0)
+    for number in range(1_000):
+        network.peers[home].subscribe(f"s{number}", wanted(number))
+    event = Publication("e", {"symbol": "S7", "price": 8})
+    network.flush(home)
+    while network.timers:
+        network.timers.clear()
+        network.peers[home].on_timer()
+        network.flush(home)
+    # The whole table has come, and no turn was given to it.
+    for message in network.links.pop((home, other)):
+        network.deliver(other, home, message)
+    assert network.peers[other].matches(home, event, (0, 1))
+    network.flush(other)
+    network.run()
+    assert network.peers[other].matches(home, event, (0, 1))
+    assert not network.peers[other].matches(home, Publication("f", {"price": 8}), (0, 1))
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_old_rows_stay_what_they_were_and_know_what_changed_since(seed, monkeypatch):
+    monkeypatch.setattr(rows_module, "LINKED_MIN", 6)
+    random = Random(seed)
+    held: list[tuple[Rows, dict]] = [(NO_ROWS, {})]
+    for _ in range(60):
+        rows, content = random.choice(held[-3:])
+        added = [Entry("", wish(random), random.choice(((), (1, 2)))) for _ in range(3)]
+        added = [entry for entry in added if not entry.filter.is_nothing]
+        removed = random.sample(sorted(content), min(len(content), random.randrange(4)))
+        after = {key: entry for key, entry in content.items() if key not in removed}
+        after.update((row_key(entry), entry) for entry in added)
+        held.append((rows.changed(added, removed), after))
+        if random.random() < 0.2:
+            held.pop(random.randrange(len(held)))
+    for rows, content in held:
+        assert rows.entries == tuple(content[key] for key in sorted(content))
+        assert rows.digest == Rows.of(content.values()).digest
+        assert len(rows) == len(content)
+    for _ in range(100):
+        (old, before), (new, after) = random.choice(held), random.choice(held)
+        added, removed = old.change_to(new)
+        assert [row_key(entry) for entry in added] == sorted(
+            key for key in after if key not in before or before[key].reach != after[key].reach
+        )
+        assert list(removed) == sorted(key for key in before if key not in after)
+
+
+def test_an_index_follows_the_changes():
+    rows = Rows.of(Entry("", wanted(number)) for number in range(100))
+    event = Publication("e", {"symbol": "S7", "price": 8})
+    for _ in range(rows_module.INDEX_AFTER + 1):
+        assert rows.want(event)
+    assert rows._index is not None
+    without = rows.changed([], [row_key(Entry("", wanted(7)))])
+    assert without._index is not None and not without.want(event)
+    again = without.changed([Entry("", wanted(7))], [])
+    assert [entry.filter for entry in again.wanting(event)] == [wanted(7)]
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+def test_batches_go_where_large_tables_want_them(monkeypatch):
+    monkeypatch.setattr(batch_routing, "LARGE", 20)
+    network = FilterNetwork(ring([10, 80, 160]), StrategySettings(), Random(1), pooled_from=1)
+    network.connect_all()
+    home, other = PeerId("n10"), PeerId("n80")
+    subscribe_some(network, home, range(60))
+    own = Home(HomeSettings(), lambda effect: None)
+    for number in range(30):
+        own.subscribe(f"s{number}", wanted(number))
+    routing = BatchRouting(network.peers[other], own)
+    batch = batch_of(
+        [{"symbol": f"S{number}", "price": number + 1.5} for number in range(0, 99, 3)]
+    )
+    events = list(batch.publications())
+    assert routing.match(batch) == {
+        edge: [
+            place
+            for place, event in enumerate(events)
+            if any(
+                entry.filter.matches(event.event)
+                for entry in network.peers[other].told(edge).entries
+            )
+        ]
+        for edge in network.topologies[other].edges()
+    }
+    found = {name: its.tolist() for name, its in routing.at_home(batch)}
+    expected: dict[str, list[int]] = {}
+    for place, event in enumerate(events):
+        for name in own.matching(event):
+            expected.setdefault(name, []).append(place)
+    assert found == expected and list(found) == sorted(found)
+    part = routing.for_edge(routing.match(batch), batch, home, (0, 1))
+    assert part is not None
+    assert np.array_equal(part.numbers, routing.match(batch)[home])
+    assert table_of(network.tables()[other, home])
