@@ -12,6 +12,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
 from peersub.runtime.client_shares import DurableHolders
+from peersub.runtime.client_status import STATUS_WAITING_MAX
 from peersub.wire import sealed
 from peersub.wire.client_messages import (
     BATCHES,
@@ -644,6 +645,23 @@ async def test_a_batch_that_cannot_be_read_is_refused():
 
 
 # --- status ----------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_questions_about_the_node_are_answered_one_at_a_time():
+    door, connection = door_of(FakeNode())
+    door.on_messages([StatusWanted(number) for number in range(STATUS_WAITING_MAX + 1)])
+    await settle()
+    assert {each.number for each in connection.taken(StatusGiven)} == {0}
+    connection.full = True
+    await until(lambda: connection.then is not None)
+    assert not connection.taken(StatusGiven)
+    connection.full = False
+    connection.then()
+    await settle()
+    assert {each.number for each in connection.taken(StatusGiven)} == {1}
+    door.on_messages([StatusWanted(100), StatusWanted(101)])
+    assert connection.taken(ClientRefused) and connection.closed
 
 
 @on_loop

@@ -1,5 +1,6 @@
 """Nodes with certificates, and clients that may do some things and not others."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ from client.turns import on_loop, until
 from peersub import connect, join
 from peersub.client import ConnectError, PublishFailedError, SubscriptionEndedError
 from peersub.overlays.core.publication import Publication
+from peersub.runtime.accepting import MADE_ROOM
+from peersub.runtime.addresses import split_address
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.live_node import StartError
 from peersub.runtime.security.authority import Authority
@@ -18,6 +21,7 @@ from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.security.settings import TlsSettings
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
+from peersub.runtime.transport import TransportSettings
 
 NAMES = {"n1": Role.NODE, "n2": Role.NODE, "ann": Role.CLIENT, "bob": Role.CLIENT}
 
@@ -272,3 +276,23 @@ async def test_a_certificate_that_expires_ends_its_connections(files):
         await until(lambda: not first.status()["connections"]["clients"])
         with pytest.raises(ConnectError):
             await ann.status()
+
+
+@on_loop
+async def test_callers_that_never_agree_on_tls_make_room_for_those_who_do(files):
+    """Each of them is connected, and says nothing at all."""
+    settings = NodeSettings(transport=TransportSettings(unnamed_max=4, strangers_per_second=1_000))
+    node, _ = served_node(settings, files["n1"])
+    await node.start()
+    silent = []
+    try:
+        for _ in range(6):
+            silent.append(await asyncio.open_connection(*split_address(node.name)))
+        await until(lambda: MADE_ROOM in node.counters.as_dict())
+        for _ in range(3):
+            async with connect(node.name, tls=files["ann"]) as light:
+                assert light.node == node.name
+    finally:
+        for _, writer in silent:
+            writer.transport.abort()
+        await node.stop(leave=False)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from peersub.runtime.accepting import MADE_ROOM, least_welcome
 from peersub.runtime.addresses import split_address
 from peersub.runtime.live_node import LiveNode
 from peersub.runtime.settings import NodeSettings
@@ -123,3 +124,29 @@ def test_a_stranger_holds_up_no_link():
         assert got == [3]
 
     with_node(story, settings)
+
+
+def test_silent_callers_make_room_for_those_who_speak():
+    settings = TransportSettings(unnamed_max=4, strangers_per_second=1_000)
+
+    async def story(node: LiveNode) -> None:
+        silent = [ScriptedPeer(node.name) for _ in range(4)]
+        for each in silent:
+            await each.__aenter__()
+        transport = node._transport
+        assert transport is not None
+        await until(lambda: len(transport._unnamed) == 4, "all are taken")
+        for number in range(6):
+            async with ScriptedPeer(node.name) as newcomer:
+                await newcomer.open_as(f"127.0.0.1:{number + 1}", 1)
+        await silent[0].closed()
+        assert node.counters.as_dict()[MADE_ROOM] >= 1
+        for each in silent:
+            await each.__aexit__()
+
+    with_node(story, settings)
+
+
+def test_who_calls_most_makes_room_first():
+    callers = ["b1", "a1", "a2", "b2", "a3"]
+    assert least_welcome(callers, lambda caller: caller[0]) == "a1"

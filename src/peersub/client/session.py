@@ -354,11 +354,14 @@ class Session:
         """What the node says of itself; raises ConnectError if it cannot be asked."""
         if not self._is_greeted:
             raise ConnectError("there is no connection to the node at the moment")
-        number = next(self._numbers)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._status[number] = ([], answer)
-        self.send((StatusWanted(number),))
-        return await answer
+        if not self._status:
+            number = next(self._numbers)
+            answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            self._status[number] = ([], answer)
+            self.send((StatusWanted(number),))
+        # Whoever asks meanwhile gets the same answer, and none is cancelled with another.
+        ((_, awaited),) = self._status.values()
+        return await asyncio.shield(awaited)
 
     async def tell_revocation(self, statement: bytes) -> str:
         """Let the node know of a certificate that was taken back; why it does not believe it."""

@@ -15,21 +15,40 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
-from typing import Final
+from typing import Final, TypeVar
 
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.security.rate_limit import RateLimit
 
-__all__ = ["Acceptor"]
+__all__ = ["MADE_ROOM", "Acceptor", "least_welcome"]
 
 BACKLOG: Final = 512
 """Callers that may wait in the kernel's queue."""
 EXHAUSTED: Final = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM})
 EXHAUSTED_PAUSE_MS: Final = 200
 """How long nobody is taken when the machine has no descriptor or memory left for it."""
+
+
+MADE_ROOM: Final = "a silent caller that made room for another"
+
+Caller = TypeVar("Caller")
+
+
+def least_welcome(callers: Iterable[Caller], address_of: Callable[[Caller], str]) -> Caller:
+    """Who has waited longest among those of the address that most of them call from.
+
+    So whoever keeps many callers silent makes room for newcomers with its own.
+
+    >>> least_welcome(["a1", "b1", "b2", "c1"], lambda caller: caller[0])
+    'b1'
+    """
+    by_address: dict[str, list[Caller]] = {}
+    for caller in callers:
+        by_address.setdefault(address_of(caller), []).append(caller)
+    return max(by_address.values(), key=len)[0]
 
 
 class Acceptor:
@@ -42,7 +61,8 @@ class Acceptor:
         now_ms: the clock.
         tls: what to accept connections with, if with TLS.
         handshake_ms: how long TLS may take to agree.
-        taking_max: callers with which TLS may be about to agree at once; more are turned away.
+        taking_max: callers with which TLS may be about to agree at once; one more takes the
+            place of another (`least_welcome`).
     """
 
     def __init__(
@@ -124,9 +144,8 @@ class Acceptor:
             self._pause(listening, EXHAUSTED_PAUSE_MS)
             return
         if len(self._taking) >= self._taking_max:
-            self._counters.add("a connection too many")
-            caller.close()
-            return
+            self._counters.add(MADE_ROOM)
+            least_welcome(self._taking, self._address_of).cancel()
         loop = asyncio.get_running_loop()
         handshake_s = self._handshake_ms / 1_000 if self._tls else None
         task: asyncio.Task[object] = loop.create_task(
@@ -136,6 +155,12 @@ class Acceptor:
         )
         self._taking[task] = caller
         task.add_done_callback(self._taken)
+
+    def _address_of(self, task: asyncio.Task[object]) -> str:
+        try:
+            return str(self._taking[task].getpeername()[0])
+        except (OSError, IndexError):
+            return ""
 
     def _taken(self, task: asyncio.Task[object]) -> None:
         """A caller is connected, or will never be: it hung up, or no TLS could be agreed on."""

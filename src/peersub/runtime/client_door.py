@@ -14,7 +14,6 @@ What a client may do is asked of `ClientRules` (`client_ports`).
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +32,7 @@ from peersub.runtime.client_ports import (
 from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
 from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
+from peersub.runtime.client_status import StatusAnswers
 from peersub.runtime.client_texts import client_named, narrowing_of, since_of, text_of
 from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
@@ -51,14 +51,12 @@ from peersub.wire.client_messages import (
     PublishWanted,
     RevocationTold,
     StateWanted,
-    StatusGiven,
     StatusWanted,
     SubscribeWanted,
     SubscriptionPhase,
     SubscriptionState,
     UnsubscribeWanted,
 )
-from peersub.wire.limits import OPAQUE_BYTES_MAX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,7 +104,7 @@ class ClientDoor:
         """What the client may see, if that has changed since it came."""
         self._holders = holders or DurableHolders()
         self._usage = usage or Usage()
-        self._status = status or node.status
+        self._status_answers = StatusAnswers(connection, status or node.status)
         self._consumers: dict[int, QueuedConsumer] = {}
         self._outbox = ClientOutbox()
         self._publications = ClientPublications(
@@ -218,6 +216,7 @@ class ClientDoor:
         self._consumers.clear()
         self._outbox.taken()
         self._publications.end()
+        self._status_answers.end()
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -434,15 +433,8 @@ class ClientDoor:
     # --- status ----------------------------------------------------------------------------------
 
     def _on_status_wanted(self, message: StatusWanted) -> None:
-        content = json.dumps(self._status(), default=str).encode()
-        starts = range(0, len(content), OPAQUE_BYTES_MAX)
-        parts = [content[start : start + OPAQUE_BYTES_MAX] for start in starts]
-        self._connection.send(
-            [
-                StatusGiven(message.number, part, last=place == len(parts) - 1)
-                for place, part in enumerate(parts)
-            ]
-        )
+        if not self._status_answers.want(message.number):
+            self.refuse("a client asks for the status again when it has got its answers")
 
     def status(self) -> dict[str, Any]:
         """The client as plain values."""

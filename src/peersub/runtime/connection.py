@@ -225,6 +225,12 @@ class Connection(asyncio.Protocol):
         peer = self._transport.get_extra_info("peername") if self._transport else None
         return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "somewhere"
 
+    @property
+    def host(self) -> str:
+        """The address at the other end; empty if nobody knows."""
+        peer = self.extra("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
     def extra(self, name: str) -> Any:
         """What asyncio knows of the transport, such as `ssl_object`."""
         return self._transport.get_extra_info(name) if self._transport else None

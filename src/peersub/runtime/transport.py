@@ -20,12 +20,13 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX
 from peersub.overlays.core.link_messages import LinkAccepted, LinkOpen, LinkRejected
 from peersub.overlays.core.messages import Message
-from peersub.runtime.accepting import Acceptor
+from peersub.runtime.accepting import MADE_ROOM, Acceptor, least_welcome
 from peersub.runtime.addresses import split_address
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
@@ -366,13 +367,19 @@ class Transport:
         if connection.is_dialled:
             connection.abort(CROSSING)
             return
+        settings = self._settings
         count = len(self.links) + len(self._others) + len(self._unnamed)
-        if len(self._unnamed) >= self._settings.unnamed_max or (
-            count >= self._settings.connections_max
-        ):
+        is_full = count >= settings.connections_max
+        if is_full and not self._unnamed:
             self._counters.add("a connection too many")
             connection.abort("there are too many connections")
             return
+        if is_full or len(self._unnamed) >= settings.unnamed_max:
+            # Never the newcomer, who may be about to say who it is.
+            silent = least_welcome(self._unnamed, attrgetter("host"))
+            del self._unnamed[silent]
+            self._counters.add(MADE_ROOM)
+            silent.abort("it said nothing, and others call")
         self._unnamed[connection] = None
 
     def _attempt_of(self, connection: Connection) -> tuple[str, _Attempt] | None:
