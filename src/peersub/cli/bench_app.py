@@ -155,6 +155,21 @@ def bench_resilience(
     return run_bench_resilience(dict(locals()))
 
 
+@bench_app.command("operations")
+def bench_operations(
+    minutes: Annotated[float, typer.Option(min=0.5, help="How long the week takes.")] = 10.0,
+    nodes: Annotated[int, typer.Option(min=4, help="Node processes, with certificates.")] = 8,
+    rate: Annotated[int, typer.Option(min=2, help="Events per second, at least once.")] = 40,
+    seeds: Annotated[int, typer.Option(min=1, help="Weeks.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """Play a week of operations: is anything lost, doubled, or seen by who may not?"""
+    from peersub.cli.bench_live_commands import run_bench_operations
+
+    return run_bench_operations(dict(locals()))
+
+
 @bench_app.command("hostile")
 def bench_hostile(
     frames: Annotated[int, typer.Option(min=1, help="Hostile frames to send.")] = 100_000,

@@ -1,21 +1,22 @@
-"""`peersub bench hostile` and `peersub bench churn`: what a live network withstands."""
+"""`peersub bench hostile`, `churn` and `operations`: what a live network withstands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from peersub.bench.harness import Trial, plain_table, report, run_trials
+from peersub.bench.harness import Finished, Trial, plain_table, report, run_trials
 from peersub.cli.failures import CommandError
 
 if TYPE_CHECKING:
     from peersub.bench.churn import ChurnResult
     from peersub.bench.hostile import HostileResult
+    from peersub.bench.operations.checking import Verdict
 
-__all__ = ["run_bench_churn", "run_bench_hostile"]
+__all__ = ["run_bench_churn", "run_bench_hostile", "run_bench_operations"]
 
 
 def _check_machine() -> None:
@@ -84,3 +85,26 @@ def _show_churn(result: ChurnResult) -> Iterator[Table | str]:
     yield table
     yield f"changes: {dict(result.changes)}"
     yield f"deliveries: {result.judgement.as_dict()}"
+
+
+def run_bench_operations(options: Mapping[str, Any]) -> int:
+    """Play weeks; 1 if something was lost, doubled, or seen by who may not."""
+    from peersub.bench.operations.week import WeekSettings, run_week
+
+    def trial(seed: int) -> Trial[Verdict]:
+        settings = WeekSettings(options["minutes"], options["nodes"], options["rate"], seed)
+        return Trial("week", seed, partial(run_week, settings))
+
+    first, seeds = options["first"], options["seeds"]
+    finished = run_trials([trial(seed) for seed in range(first, first + seeds)])
+    tables = partial(_show_weeks, finished)
+    return report(finished, as_json=options["as_json"], tables=tables, facts={})
+
+
+def _show_weeks(finished: Sequence[Finished[Verdict]]) -> Iterator[Table]:
+    shown = [each.as_dict() for each in finished]
+    columns = [name for name in shown[0] if name not in ("trial", "broken")]
+    table = plain_table("Weeks of operations", (), columns)
+    for each in shown:
+        table.add_row(*(f"{each[name]:,}" for name in columns))
+    yield table

@@ -6,11 +6,12 @@ Both are JSON lines. Commands:
 * `publish` {rate, count, symbols, prefix, first}: events that are made here, at least once;
 * `events` {events: [[event, attributes, body], …], delivery, batch}: these events, attributes and
   bodies in base 64; with the name of a batch they are handed over together, in columns;
-* `status`, and `leave`, which ends the process.
+* `status`, and `leave`, which ends the process;
+* `reload`: the permissions again; `disk` {full}: nothing more fits on it, or all does again.
 
 What it tells: `started` {node} or `failed` {reason}, `ready` {name}, `got` [[name, event, hops,
 ms], …], `held` [[name, event, what it hashes to], …] for subscriptions that ask for `content`,
-`ended` [[event, published ms, ended ms, failure], …], `published`, `status`, `left`.
+`ended` [[event, published ms, ended ms, failure], …], `published`, `status`, `left`, `reloaded`.
 Times are milliseconds of the machine's monotonic clock, which all processes share.
 """
 
@@ -20,6 +21,7 @@ import asyncio
 import gc
 import hashlib
 import json
+import resource
 import sys
 import time
 from base64 import b64decode
@@ -34,6 +36,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.connection import ConnectionSettings
 from peersub.runtime.live_node import StartError
 from peersub.runtime.liveness import LivenessSettings
+from peersub.runtime.security.settings import TlsSettings
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.transport import TransportSettings
@@ -137,8 +140,14 @@ class NotingSink:
 class Worker:
     """The node, and what it is told to do."""
 
-    def __init__(self, settings: NodeSettings) -> None:
-        self._node, self._gate = served_node(settings)
+    def __init__(
+        self, settings: NodeSettings, tls: str | None = None, permissions: str | None = None
+    ) -> None:
+        self._node, self._gate = served_node(
+            settings,
+            None if tls is None else TlsSettings.beside(Path(tls)),
+            None if permissions is None else Path(permissions),
+        )
         self._teller = Teller()
         self._publishing: asyncio.Task[None] | None = None
         self._not_ready: dict[str, None] = {}
@@ -180,6 +189,11 @@ class Worker:
                     waiting = {name: self._node.waiting_on(name) for name in self._not_ready}
                     status = {**self._node.status(), "process": _process(), "waiting": waiting}
                     self._teller.tell(status=status)
+                case "reload":
+                    await self._gate.reload()
+                    self._teller.tell(reloaded=self._node.name)
+                case "disk":
+                    _fill_disk(is_full=command["full"])
                 case "leave":
                     await self._node.stop()
                     self._teller.tell(left=self._node.name)
@@ -265,6 +279,12 @@ def _process() -> dict[str, int]:
     return {"tasks": len(asyncio.all_tasks()), "objects": len(gc.get_objects())}
 
 
+def _fill_disk(*, is_full: bool) -> None:
+    """Let no file grow, or be written at all, or let them again: as a full disk does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))
+
+
 def settings_of(given: dict[str, Any]) -> NodeSettings:
     """Settings from what JSON can say."""
     read = dict(given)
@@ -287,7 +307,9 @@ def settings_of(given: dict[str, Any]) -> NodeSettings:
 
 def main() -> None:
     """Run with the settings that the first argument has as JSON."""
-    worker = Worker(settings_of(json.loads(sys.argv[1])))
+    given = json.loads(sys.argv[1])
+    tls, permissions = given.pop("tls", None), given.pop("permissions", None)
+    worker = Worker(settings_of(given), tls, permissions)
     gc.freeze()  # As `peersub node` does.
     asyncio.run(worker.run())
 
