@@ -39,6 +39,7 @@ class Consumer:
 
     def __init__(self, acknowledges: bool = True) -> None:
         self.got: Counter[str] = Counter()
+        self.losses: list[tuple[int, int, int]] = []
         self.is_ready = False
         self.end: str | None = None
         self.last = 0
@@ -73,6 +74,9 @@ class Consumer:
 
     def ready(self) -> None:
         self.is_ready = True
+
+    def lost(self, count: int, through: int, gaps: int) -> None:
+        self.losses.append((count, through, gaps))
 
     def move_proposed(self, node: str) -> None:
         """It stays."""

@@ -75,9 +75,16 @@ async def _tell_when_ready(subscription: Subscription, options: SubOptions) -> N
 
 def _tell_of_losses(subscription: Subscription) -> None:
     if subscription.dropped:
-        note(f"peersub: warning: {subscription.dropped:,} events were dropped: they came too fast")
+        lost = subscription.lost_through
+        where = f" (the log had no room for them up to position {lost})" if lost else ""
+        note(
+            f"peersub: warning: {subscription.dropped:,} events were dropped: they came too fast"
+            f"{where}"
+        )
     if subscription.gaps:
-        note("peersub: warning: the connection was lost meanwhile; events may be missing")
+        cause = "the node's disk lost events" if subscription.is_durable else "the connection was"
+        lost_what = cause if subscription.is_durable else f"{cause} lost meanwhile"
+        note(f"peersub: warning: {lost_what}; events may be missing")
 
 
 async def _print_all(subscription: Subscription, options: SubOptions) -> int:

@@ -40,6 +40,10 @@ class LegOwner(Protocol):
         """What has become of the leg at its node."""
         ...
 
+    def on_losses(self, leg: Leg, through: int, gaps: int) -> None:
+        """A durable subscription lost events before they were read."""
+        ...
+
     def on_move_proposed(self, leg: Leg, node: str) -> None:
         """The leg's node proposes another one."""
         ...
@@ -138,6 +142,10 @@ class Leg:
         """What has become of the leg at its node."""
         self.state = state
         self._owner.on_state(self, state)
+
+    def on_losses(self, through: int, gaps: int) -> None:
+        """The node lost events of it."""
+        self._owner.on_losses(self, through, gaps)
 
     def on_move_proposed(self, node: str) -> None:
         """The node proposes another one."""

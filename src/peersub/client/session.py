@@ -21,6 +21,7 @@ from peersub.runtime.client_outbox import PLACE_TYPE
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    LOSSES,
     MOVES,
     Answered,
     Batch,
@@ -30,6 +31,7 @@ from peersub.wire.client_messages import (
     Delivered,
     DeliveredBatch,
     Delivery,
+    DurableLosses,
     Message,
     MoveProposed,
     Publication,
@@ -75,6 +77,10 @@ class Consumer(Protocol):
 
     def on_state(self, state: SubscriptionState) -> None:
         """What has become of it."""
+        ...
+
+    def on_losses(self, through: int, gaps: int) -> None:
+        """Events were lost before they were read."""
         ...
 
     def on_move_proposed(self, node: str) -> None:
@@ -159,7 +165,8 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = ((BATCHES,) if _has_columns() else ()) + ((MOVES,) if self.moves else ())
+        features = (LOSSES, *((BATCHES,) if _has_columns() else ()))
+        features += (MOVES,) if self.moves else ()
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
 
@@ -248,6 +255,10 @@ class Session:
                 consumer = consumers.get(message.number)
                 if consumer is not None:
                     consumer.on_state(message)
+            elif isinstance(message, DurableLosses):
+                consumer = consumers.get(message.number)
+                if consumer is not None:
+                    consumer.on_losses(message.through, message.gaps)
             elif isinstance(message, MoveProposed):
                 consumer = consumers.get(message.number)
                 if consumer is not None:

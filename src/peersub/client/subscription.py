@@ -95,9 +95,11 @@ class Subscription:
 
     Attributes:
         filter: what is wanted; `change` replaces it.
-        dropped: events that were dropped at the node because too many waited.
-        gaps: how often the connection was lost so that events may be missing; a durable
-            subscription has none.
+        dropped: events that were dropped at the node because too many waited; for a durable
+            subscription, that its log had no room for before they were read.
+        gaps: how often the connection was lost so that events may be missing; for a durable
+            subscription, how often the node's disk lost events.
+        lost_through: the position of the last event that the log had no room for, or 0.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Subscription:
         self.filter = wanted
         self.dropped = 0
         self.gaps = 0
+        self.lost_through = 0
         self._home = session
         self._options = options
         self._moves = None if options.durable else moves
@@ -359,6 +362,7 @@ class Subscription:
             "waiting": self.waiting,
             "dropped": self.dropped,
             "gaps": self.gaps,
+            "lost_through": self.lost_through,
         }
 
     # --- taking ----------------------------------------------------------------------------------
@@ -477,6 +481,11 @@ class Subscription:
             else:
                 self._coming = None
         self._changed.set()
+
+    def on_losses(self, leg: Leg, through: int, gaps: int) -> None:
+        """The node lost events before they were read."""
+        self.lost_through = max(self.lost_through, through)
+        self.gaps += gaps
 
     def on_move_proposed(self, leg: Leg, node: str) -> None:
         """The node thinks that another one suits it better."""

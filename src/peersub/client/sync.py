@@ -81,8 +81,13 @@ class SyncSubscription:
 
     @property
     def gaps(self) -> int:
-        """How often the connection was lost so that events may be missing."""
+        """How often events may be missing: a connection was lost, or the node's disk lost some."""
         return self._subscription.gaps
+
+    @property
+    def lost_through(self) -> int:
+        """The position of the last event that a durable one's log had no room for, or 0."""
+        return self._subscription.lost_through
 
     def ready(self, timeout: float | None = None) -> None:
         """Wait until it has reached every publisher; raises what `Subscription.ready` does."""

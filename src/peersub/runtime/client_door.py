@@ -38,6 +38,7 @@ from peersub.runtime.sinks import DurableOptions
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    LOSSES,
     MOVES,
     Acknowledged,
     Answered,
@@ -45,6 +46,7 @@ from peersub.wire.client_messages import (
     ClientRefused,
     ClientWelcome,
     Credit,
+    DurableLosses,
     MoveFollowed,
     MoveProposed,
     PublishBatchWanted,
@@ -112,6 +114,7 @@ class ClientDoor:
         )
         self._takes_columns = False
         self._hears_moves = False
+        self._hears_losses = False
         self._followed: int | None = None
         """The number of the subscription that follows another node's proposal, if it is next."""
         self._flush_planned = False
@@ -190,6 +193,7 @@ class ClientDoor:
             self._is_greeted = True
             self._takes_columns = BATCHES in message.features
             self._hears_moves = MOVES in message.features
+            self._hears_losses = LOSSES in message.features
             self.client_name = message.name
             network = self._network
             features: tuple[str, ...] = (BATCHES,) if self._publications.takes_batches else ()
@@ -353,6 +357,11 @@ class ClientDoor:
         """The phase of a subscription has changed."""
         if consumer.is_announced and not self._is_lost:
             self._tell(consumer)
+
+    def tell_losses(self, consumer: QueuedConsumer, through: int, gaps: int) -> None:
+        """A durable subscription lost events before they were read."""
+        if self._hears_losses and not self._is_lost:
+            self._connection.send((DurableLosses(consumer.number, through, gaps),))
 
     def propose_move(self, consumer: QueuedConsumer, node: str) -> None:
         """Another node suits the subscription better; clients that cannot follow hear nothing."""

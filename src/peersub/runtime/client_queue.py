@@ -99,6 +99,10 @@ class ConsumerOwner(Protocol):
         """The phase has changed: the client is to hear of it."""
         ...
 
+    def tell_losses(self, consumer: QueuedConsumer, through: int, gaps: int) -> None:
+        """The client is to hear where a durable subscription lost events."""
+        ...
+
     def propose_move(self, consumer: QueuedConsumer, node: str) -> None:
         """The client is to hear that another node suits the subscription better."""
         ...
@@ -243,6 +247,13 @@ class QueuedConsumer:
         if self.phase is SubscriptionPhase.PENDING:
             self.phase = SubscriptionPhase.READY
             self._owner.on_changed(self)
+
+    def lost(self, count: int, through: int, gaps: int) -> None:
+        """The log had no room for so many events, or its disk lost some."""
+        self.dropped += count
+        self._dropped_told = self.dropped
+        self._owner.on_changed(self)
+        self._owner.tell_losses(self, through, gaps)
 
     def move_proposed(self, node: str) -> None:
         """The overlay proposes another node; a durable subscription stays where its log is."""

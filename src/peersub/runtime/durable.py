@@ -49,9 +49,11 @@ from peersub.runtime.sinks import (
     SubscriptionRefusedError,
 )
 from peersub.runtime.store import (
+    Cut,
     FailureKind,
     LoggedEvent,
     LogTime,
+    Losses,
     MemoryStore,
     Since,
     Store,
@@ -64,6 +66,7 @@ from peersub.runtime.store.changes import (
     DurableRemoved,
     DurableStored,
     KeepRecord,
+    LossesTold,
     MoveCursor,
 )
 
@@ -146,6 +149,8 @@ class _Durable:
     is_stored: bool = False
     """Whether it is on disk."""
     is_ready: bool = False
+    told: Losses | None = None
+    """What its consumers have heard of its losses; None if that is what the disk says."""
     feed: _Feed | None = None
 
 
@@ -183,6 +188,7 @@ class DurableSubscriptions:
         self._kept: set[str] = set()
         """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
         self._is_ended = False
+        store.on_cut = self._on_cut
         self._rules = rules or OpenDurables()
         self._durables: dict[str, _Durable] = {}
         self._owned: Counter[str] = Counter()
@@ -302,9 +308,38 @@ class DurableSubscriptions:
         position = self._store.position_for(name, since)
         assert position is not None, "it is on disk"
         feed.sent = position
+        self._tell_losses(name)
         if since is not None:
             self.submit([MoveCursor(name, position, may_go_back=True)])
         self.wake(name)
+
+    # --- losses --------------------------------------------------------------------------------
+
+    def _on_cut(self, cuts: Sequence[Cut]) -> None:
+        """On the writer's thread: the log had no room for some events."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take_cuts, cuts)
+
+    def _take_cuts(self, cuts: Sequence[Cut]) -> None:
+        for cut in cuts:
+            self._counters.add("events that the log had no room for", len(cut.event_ids))
+            if self.on_released is not None:
+                # Nobody is to bring them back.
+                self.on_released(cut.subscription, cut.event_ids)
+            self._tell_losses(cut.subscription)
+
+    def _tell_losses(self, name: str) -> None:
+        """Tell the consumer, if it is there, what was lost since it last heard of it."""
+        durable, losses = self._durables.get(name), self._store.losses(name)
+        feed = None if durable is None else durable.feed
+        if durable is None or feed is None or feed.sent is None or losses is None:
+            return
+        told = durable.told or Losses(losses.trimmed_told, 0, 0, losses.gaps_told, 0)
+        durable.told = losses
+        count, gaps = losses.trimmed - told.trimmed, losses.gaps - told.gaps
+        if count or gaps:
+            feed.sink.lost(count, losses.through, gaps)
+            self.submit([LossesTold(name, losses.trimmed, losses.gaps)])
 
     def detach(self, name: str) -> None:
         """The consumer is gone; the subscription goes on."""

@@ -82,6 +82,12 @@ class Sink(Protocol):
         """The overlay keeps its promise for the subscription."""
         ...
 
+    def lost(self, count: int, through: int, gaps: int) -> None:
+        """A durable subscription lost so many events before they were read, the last one at this
+        position; and so many times more events than anybody knows.
+        """
+        ...
+
     def move_proposed(self, node: str) -> None:
         """The subscription would be in better company on this node."""
         ...

@@ -26,6 +26,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 __all__ = [
     "BATCHES",
     "CLIENT_VERSION",
+    "LOSSES",
     "MOVES",
     "Acknowledged",
     "Answered",
@@ -35,6 +36,7 @@ __all__ = [
     "ClientRefused",
     "ClientWelcome",
     "Credit",
+    "DurableLosses",
     "Delivered",
     "DeliveredBatch",
     "Delivery",
@@ -64,6 +66,8 @@ BATCHES: Final = "batches"
 """A feature of the node, and of the client: it takes many events at once, in columns."""
 
 
+LOSSES: Final = "losses"
+"""A feature of the client: it wants to hear where durable subscriptions lost events."""
 MOVES: Final = "moves"
 """A feature of the node: it may propose to subscriptions to move to another node; and of the
 client: it wants to hear of that."""
@@ -145,7 +149,8 @@ class SubscriptionState(Message):
     waiting_on: tuple[str, ...] = ()
     """Nodes that have not answered yet."""
     dropped: int = 0
-    """Events that its queue had no room for, since it began."""
+    """Events that its queue had no room for, since it began; of a durable one, those that the log
+    had no room for before they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,21 @@ class StateWanted(Message):
     """How far is this subscription?"""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurableLosses(Message):
+    """A durable subscription lost events before they were read; only for who says `LOSSES`.
+
+    How many the log had no room for, `SubscriptionState` counts as dropped.
+    """
+
+    number: int
+    through: int
+    """The position of the last event that the log had no room for; 0 if there is none."""
+    gaps: int = 0
+    """How often the node's disk lost events, nobody knows how many: since the consumer last heard
+    of it."""
 
 
 @dataclass(frozen=True, slots=True)

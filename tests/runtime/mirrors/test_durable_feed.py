@@ -32,6 +32,8 @@ class Noting:
 
     def ready(self) -> None: ...
 
+    def lost(self, count: int, through: int, gaps: int) -> None: ...
+
     def move_proposed(self, node: str) -> None:
         """It stays."""
 

@@ -85,6 +85,9 @@ class _Sink:
         """The overlay keeps its promise."""
         self.is_ready.set()
 
+    def lost(self, count: int, through: int, gaps: int) -> None:
+        """No bound is reached here."""
+
     def move_proposed(self, node: str) -> None:
         """It stays."""
 

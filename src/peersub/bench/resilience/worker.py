@@ -130,6 +130,9 @@ class NotingSink:
         self._not_ready.pop(self._name, None)
         self._teller.tell(ready=self._name)
 
+    def lost(self, count: int, through: int, gaps: int) -> None:
+        """Nothing to note."""
+
     def move_proposed(self, node: str) -> None:
         """It stays."""
 

@@ -13,6 +13,7 @@ from peersub.runtime.store.reading import (
     DurableSubscription,
     LoggedEvent,
     LogTime,
+    Losses,
     MirroredSubscription,
     RetainedEvent,
     Since,
@@ -21,13 +22,16 @@ from peersub.runtime.store.reading import (
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import StageState
 from peersub.runtime.store.store import MemoryStore, Store
+from peersub.runtime.store.trimming import Cut
 from peersub.runtime.store.writer import OnDone
 
 __all__ = [
+    "Cut",
     "DurableSubscription",
     "FailureKind",
     "LogTime",
     "LoggedEvent",
+    "Losses",
     "MemoryStore",
     "MirroredSubscription",
     "OnDone",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from peersub.overlays.core.records import (
@@ -28,6 +28,7 @@ from peersub.runtime.store.mirror import Mirror
 from peersub.runtime.store.reading import store_mark
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import Staging
+from peersub.runtime.store.trimming import Cut
 
 __all__ = ["Applier"]
 
@@ -47,6 +48,8 @@ class Applier:
     ) -> None:
         self._connection = connection
         self._mark_file = mark_file
+        self.on_cut: Callable[[Sequence[Cut]], object] | None = None
+        """Hears which events the log's bounds cut off unread, once they are gone for good."""
         self._now_ms = now_ms
         self.history = EventHistory(connection, settings)
         self.log = EventLog(connection, settings)
@@ -102,6 +105,9 @@ class Applier:
         self._staging_changed = False
         for part in (self.log, self.mirror, self.staging):
             part.committed()
+        cuts, self.log.trimming.cuts = self.log.trimming.cuts, []
+        if cuts and self.on_cut is not None:
+            self.on_cut(cuts)
         if self._mark_file is not None:
             self._mark_file.write(store_mark(self._connection))
 

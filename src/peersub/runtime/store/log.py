@@ -1,8 +1,8 @@
 """The log: the events that durable subscriptions matched, in the order of their positions.
 
 Positions grow and are never given twice. Times never fall from one position to the next: a time is
-when an event was logged, so that a time is found among positions by halving. The log's bounds cut
-the oldest events off, also those that a consumer has not read: these are counted for it.
+when an event was logged, so that a time is found among positions by halving. What the log's bounds
+cut off is decided in `trimming`.
 
 Each event is in the log once for each subscription, however often it comes, as long as the log has
 it: what a mirror hands over may have come home in another way.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.store.changes import DurableAbandoned, DurableStored, LossesTold, MoveCursor
@@ -25,25 +25,13 @@ from peersub.runtime.store.rows import (
     seal_subscriptions,
 )
 from peersub.runtime.store.settings import StoreSettings
+from peersub.runtime.store.trimming import ENTRY_BYTES, LogTrimming
 
 __all__ = [
-    "ENTRY_BYTES",
-    "LOG_ROW_BYTES",
     "EventLog",
     "next_position",
     "note_gaps",
 ]
-
-ENTRY_BYTES: Final = 12
-"""What an event takes on disk for each subscription that it is for, roughly."""
-_SLACK: Final = 16
-"""When the log is too large, it shrinks by one part of so many: not at each commit anew."""
-
-LOG_ROW_BYTES: Final = (
-    f"({EVENT_ROW_BYTES} + length(attributes) + ifnull(length(body), 0) "
-    f"+ {ENTRY_BYTES} * length(subscriptions))"
-)
-"""The size of a row of the log, in SQL."""
 
 
 def next_position(connection: sqlite3.Connection) -> int:
@@ -62,18 +50,13 @@ class EventLog:
 
     def __init__(self, connection: sqlite3.Connection, settings: StoreSettings) -> None:
         self._connection = connection
-        self._settings = settings
-        (self._bytes,) = connection.execute(
-            f"SELECT ifnull(sum({LOG_ROW_BYTES}), 0) FROM log"
-        ).fetchone()
-        self._bytes_committed = self._bytes
+        self.trimming = LogTrimming(connection, settings)
+        self._bytes_committed = self.trimming.bytes
         self._next = 0
         self._number_of: dict[str, int] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._entries: list[tuple[int, int]] = []
         self._collected: dict[str, set[int]] = {}
-        self.trimmed_unread = 0
-        """Over all subscriptions, since the store was opened."""
         self.load()
 
     def load(self) -> None:
@@ -82,16 +65,17 @@ class EventLog:
         Positions that a failed transaction took are not taken again: gaps do no harm.
         """
         execute = self._connection.execute
-        self._bytes = self._bytes_committed
+        self.trimming.bytes = self._bytes_committed
         self._next = max(self._next, next_position(self._connection))
         newest = execute("SELECT at_ms FROM log ORDER BY position DESC LIMIT 1").fetchone()
         self._last_ms = newest[0] if newest else 0
         self._number_of = dict(execute("SELECT name, number FROM subscriptions"))
+        self.trimming.use(self._number_of)
         self._clear()
 
     def committed(self) -> None:
         """All that was flushed is in the database for good."""
-        self._bytes_committed = self._bytes
+        self._bytes_committed = self.trimming.bytes
 
     def _clear(self) -> None:
         self._rows, self._entries, self._collected = [], [], {}
@@ -117,8 +101,8 @@ class EventLog:
         self._rows.append((position, self._last_ms, hops, numbers, *columns))
         self._entries.extend((number, position) for number in new)
         self._collected.setdefault(publication.name, set()).update(new)
-        self._bytes += EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"")
-        self._bytes += ENTRY_BYTES * len(numbers)
+        size = EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"")
+        self.trimming.grow(new, size + ENTRY_BYTES * len(numbers))
         return position
 
     def _logged_for(self, name: str) -> set[int]:
@@ -152,6 +136,7 @@ class EventLog:
         )
         (number,) = found.fetchone()
         self._number_of[change.name] = number
+        self.trimming.add(number, change.name)
         seal_subscriptions(self._connection, number)
 
     def note_abandoned(self, change: DurableAbandoned) -> None:
@@ -166,6 +151,7 @@ class EventLog:
         self.flush()
         number = self._number_of.pop(name, None)
         if number is not None:
+            self.trimming.remove(number)
             execute = self._connection.execute
             execute("DELETE FROM log_entries WHERE subscription = ?", (number,))
             execute("DELETE FROM subscriptions WHERE number = ?", (number,))
@@ -175,6 +161,8 @@ class EventLog:
         number = self._number_of.get(change.subscription)
         if number is not None:
             condition = "" if change.may_go_back else " AND cursor < ?1"
+            if change.may_go_back:
+                self.trimming.go_back(number)
             self._connection.execute(
                 f"UPDATE subscriptions SET cursor = ?1 WHERE number = ?2{condition}",
                 (change.position, number),
@@ -198,46 +186,6 @@ class EventLog:
         set_last_given(self._connection, "log", self._next - 1)
         note_gaps(self._connection)
 
-    # --- bounds --------------------------------------------------------------------------------
-
     def trim(self, now_ms: int) -> None:
-        """Cut off the oldest events if the log is too large, or they are too old."""
-        settings = self._settings
-        oldest_ms = now_ms - settings.log_age_ms_max
-        too_many = self._bytes - settings.log_bytes_max
-        if too_many > 0:
-            too_many += settings.log_bytes_max // _SLACK
-        cut: int | None = None
-        for position, at_ms, size in self._connection.execute(
-            f"SELECT position, at_ms, {LOG_ROW_BYTES} FROM log ORDER BY position"
-        ):
-            if too_many <= 0 and at_ms >= oldest_ms:
-                break
-            cut = position
-            too_many -= size
-            self._bytes -= size
-        if cut is not None:
-            self._cut(cut)
-
-    def _cut(self, position: int) -> None:
-        """Remove all up to this position, and count for each subscription what it had not read."""
-        execute = self._connection.execute
-        for number, cursor in execute("SELECT number, cursor FROM subscriptions").fetchall():
-            unread, last = execute(
-                "SELECT count(*), max(position) FROM log_entries "
-                "WHERE subscription = ? AND position > ? AND position <= ?",
-                (number, cursor, position),
-            ).fetchone()
-            if unread:
-                self.trimmed_unread += unread
-                execute(
-                    "UPDATE subscriptions SET trimmed_unread = trimmed_unread + ?, "
-                    "trimmed_through = ? WHERE number = ?",
-                    (unread, last, number),
-                )
-                seal_subscriptions(self._connection, number)
-            execute(
-                "DELETE FROM log_entries WHERE subscription = ? AND position <= ?",
-                (number, position),
-            )
-        execute("DELETE FROM log WHERE position <= ?", (position,))
+        """Keep the log's bounds."""
+        self.trimming.trim(now_ms)

@@ -6,12 +6,13 @@ An event is one row for each home, with the names it is for, until the home has 
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from typing import Final, NamedTuple
 
 from peersub.runtime.store.changes import MirrorRemoved, MirrorStored, ReleaseEvents, RetainEvent
 from peersub.runtime.store.failures import FailureKind, Refused
 from peersub.runtime.store.rows import EVENT_ROW_BYTES, event_columns, names_of, packed
 from peersub.runtime.store.settings import StoreSettings
+from peersub.runtime.store.trimming import SLACK, account_of
 
 __all__ = ["Mirror"]
 
@@ -20,30 +21,43 @@ _ROW_BYTES: Final = (
 )
 
 
+class _Account(NamedTuple):
+    """Whose bound a retained event counts towards."""
+
+    home: str
+    owner: str
+
+
 class Mirror:
     """The writer's side."""
 
     def __init__(self, connection: sqlite3.Connection, settings: StoreSettings) -> None:
         self._connection = connection
         self._settings = settings
-        (self._bytes,) = connection.execute(
+        (self.bytes,) = connection.execute(
             f"SELECT ifnull(sum({_ROW_BYTES}), 0) FROM retained"
         ).fetchone()
-        self._bytes_committed = self._bytes
+        self._bytes_committed = self.bytes
         self.dropped = 0
         """Events that bounds cut off, for each subscription that wanted them, since opening."""
+        self._at_most: dict[_Account, int] = {}
+        """By account; how much it is, is only found out when this is too much."""
+        self._grown: set[_Account] = set()
+        """Accounts whose bound is to be looked at."""
         self.load()
 
     def load(self) -> None:
         """Begin with what the database has: after opening, or when a transaction failed."""
-        self._bytes = self._bytes_committed
+        self.bytes = self._bytes_committed
         self._names: dict[str, set[str]] = {}
         for home, name in self._connection.execute("SELECT home, name FROM mirrored"):
             self._names.setdefault(home, set()).add(name)
+            self._at_most.setdefault(_Account(home, account_of(name)), self.bytes)
+        self._grown = set(self._at_most)
 
     def committed(self) -> None:
         """All is in the database for good."""
-        self._bytes_committed = self._bytes
+        self._bytes_committed = self.bytes
 
     # --- subscriptions -------------------------------------------------------------------------
 
@@ -56,6 +70,7 @@ class Mirror:
                 FailureKind.BOUND, f"{bound:,} subscriptions of other nodes are mirrored already"
             )
         names.add(change.name)
+        self._at_most.setdefault(_Account(change.home, account_of(change.name)), self.bytes)
         self._connection.execute(
             "INSERT INTO mirrored (home, name, filter, options, created_ms) "
             "VALUES (?, ?, ?, ?, ?) ON CONFLICT (home, name) DO UPDATE SET "
@@ -94,13 +109,19 @@ class Mirror:
                 "INSERT INTO retained VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (change.home, change.at_ms, change.hops, names, *columns),
             )
-            self._bytes += EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"") + len(names)
+            self._grow(EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b""), names, change)
             return
         names = packed(sorted(wanting.union(names_of(found[0]))))
         self._connection.execute(
             "UPDATE retained SET names = ? WHERE home = ? AND event_id = ?", (names, *place)
         )
-        self._bytes += len(names) - len(found[0])
+        self._grow(-len(found[0]), names, change)
+
+    def _grow(self, size: int, names: bytes, change: RetainEvent) -> None:
+        self.bytes += size + len(names)
+        for account in {_Account(change.home, account_of(name)) for name in names_of(names)}:
+            self._at_most[account] += size + len(names)
+            self._grown.add(account)
 
     def release(self, change: ReleaseEvents) -> None:
         """The home has the events."""
@@ -108,7 +129,9 @@ class Mirror:
         for event_id in change.event_ids:
             self._take_out("home = ? AND event_id = ?", (change.home, event_id), names)
 
-    def _take_out(self, condition: str, values: tuple[str, ...], names: set[str] | None) -> None:
+    def _take_out(
+        self, condition: str, values: tuple[str | int, ...], names: set[str] | None
+    ) -> None:
         """Retain rows no longer for these names, or (None) for nobody."""
         execute = self._connection.execute
         rows = execute(
@@ -119,33 +142,71 @@ class Mirror:
             if left:
                 again = packed(left)
                 execute("UPDATE retained SET names = ? WHERE number = ?", (again, number))
-                self._bytes += len(again) - len(packed_names)
+                self.bytes += len(again) - len(packed_names)
             else:
                 execute("DELETE FROM retained WHERE number = ?", (number,))
-                self._bytes -= size
+                self.bytes -= size
 
     # --- bounds --------------------------------------------------------------------------------
 
     def trim(self) -> None:
-        """Drop the oldest events if there is too much, and count for whom."""
-        if self._bytes <= self._settings.mirror_bytes_max:
-            return
-        execute = self._connection.execute
-        cut = 0
-        dropped: dict[tuple[str, str], int] = {}
-        for number, home, names, size in execute(
-            f"SELECT number, home, names, {_ROW_BYTES} FROM retained ORDER BY number"
+        """Drop what is too much: the oldest events of who has most of them (as `trimming` does)."""
+        settings = self._settings
+        bound = settings.mirror_bytes_per_client_max
+        for account in self._grown:
+            if self._at_most[account] > bound:
+                total = self._bytes_by_account(account.home).get(account, 0)
+                if total > bound:
+                    total -= self._drop(account, total - bound + bound // SLACK)
+                self._at_most[account] = total
+        self._grown = set()
+        if self.bytes > settings.mirror_bytes_max:
+            self._drop_largest(settings.mirror_bytes_max - settings.mirror_bytes_max // SLACK)
+
+    def _drop_largest(self, bound: int) -> None:
+        totals: dict[_Account, int] = {}
+        for home in self._names:
+            totals.update(self._bytes_by_account(home))
+        while self.bytes > bound and any(totals.values()):
+            largest = max(totals, key=lambda account: totals[account])
+            others = [size for account, size in totals.items() if account != largest]
+            excess = totals[largest] - max(others, default=0) + bound // SLACK + 1
+            dropped = self._drop(largest, min(self.bytes - bound, excess))
+            totals[largest] = max(totals[largest] - dropped, 0) if dropped else 0
+        self._at_most.update(totals)
+
+    def _bytes_by_account(self, home: str) -> dict[_Account, int]:
+        totals: dict[_Account, int] = {}
+        for names, size in self._connection.execute(
+            f"SELECT names, {_ROW_BYTES} FROM retained WHERE home = ?", (home,)
         ):
-            if self._bytes <= self._settings.mirror_bytes_max:
+            for account in {_Account(home, account_of(name)) for name in names_of(names)}:
+                totals[account] = totals.get(account, 0) + size
+        return totals
+
+    def _drop(self, account: _Account, wanted: int) -> int:
+        """Drop its oldest events, count for whom; how many bytes it had of them."""
+        dropped: dict[str, int] = {}
+        rows: list[tuple[int, set[str]]] = []
+        cut = 0
+        for number, packed_names, size in self._connection.execute(
+            f"SELECT number, names, {_ROW_BYTES} FROM retained WHERE home = ? ORDER BY number",
+            (account.home,),
+        ):
+            if cut >= wanted:
                 break
-            cut = number
-            self._bytes -= size
-            for name in names_of(names):
-                dropped[home, name] = dropped.get((home, name), 0) + 1
-        execute("DELETE FROM retained WHERE number <= ?", (cut,))
-        for (home, name), count in dropped.items():
+            names = {name for name in names_of(packed_names) if account_of(name) == account.owner}
+            if names:
+                rows.append((number, names))
+                cut += size
+                for name in names:
+                    dropped[name] = dropped.get(name, 0) + 1
+        for number, names in rows:
+            self._take_out("number = ?", (number,), names)
+        for name, count in dropped.items():
             self.dropped += count
-            execute(
+            self._connection.execute(
                 "UPDATE mirrored SET dropped = dropped + ? WHERE home = ? AND name = ?",
-                (count, home, name),
+                (count, account.home, name),
             )
+        return cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
@@ -22,6 +22,7 @@ __all__ = [
     "DurableSubscription",
     "LogTime",
     "LoggedEvent",
+    "Losses",
     "MirroredSubscription",
     "RetainedEvent",
     "Since",
@@ -29,6 +30,7 @@ __all__ = [
     "committed_keys",
     "durable_subscriptions",
     "log_positions",
+    "losses",
     "mirrored_subscriptions",
     "position_for",
     "read_log",
@@ -63,6 +65,19 @@ class LoggedEvent:
     publication: Publication
     hops: int
     at_ms: int
+
+
+class Losses(NamedTuple):
+    """What a durable subscription lost before it was read, and of what its consumer heard."""
+
+    trimmed: int
+    """Events that the log's bounds cut off."""
+    through: int
+    """The position of the last of them, or 0."""
+    trimmed_told: int
+    gaps: int
+    """How often the disk lost events, nobody knows how many."""
+    gaps_told: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +171,16 @@ def durable_subscriptions(connection: sqlite3.Connection) -> list[DurableSubscri
         DurableSubscription(name, Filter.from_bytes(wanted), *rest)
         for name, wanted, *rest in connection.execute(f"{_DURABLE} ORDER BY number")
     ]
+
+
+def losses(connection: sqlite3.Connection, subscription: str) -> Losses | None:
+    """What a subscription lost; None if there is none of this name."""
+    found = connection.execute(
+        "SELECT trimmed_unread, trimmed_through, trimmed_told, gaps, gaps_told "
+        "FROM subscriptions WHERE name = ?",
+        (subscription,),
+    ).fetchone()
+    return None if found is None else Losses(*found)
 
 
 def read_log(

@@ -31,12 +31,18 @@ class StoreSettings:
     """Events that came home and are not handed over yet; no more are taken then."""
 
     log_bytes_max: int = 1_024 * _MEGABYTE
+    """Of events of durable subscriptions; whoever has most of them unread loses the oldest."""
+    log_bytes_per_client_max: int = 256 * _MEGABYTE
+    """Of events that one client has not read, over its durable subscriptions (without certificates:
+    one subscription); beyond, it loses the oldest of its own."""
     log_age_ms_max: int = 30 * _DAY_MS
 
     mirror_subscriptions_max: int = 100_000
     """Durable subscriptions of other nodes that this one looks after; no more are taken then."""
-    mirror_bytes_max: int = 256 * _MEGABYTE
+    mirror_bytes_max: int = 1_024 * _MEGABYTE
     """Of events that are retained for other nodes."""
+    mirror_bytes_per_client_max: int = 256 * _MEGABYTE
+    """Of these, for one client of one node; as much as its own node keeps for it."""
 
     staged_bytes_max: int = 1_024 * _MEGABYTE
     """Of publications that are staged and not yet published; no more are taken then."""

@@ -34,6 +34,7 @@ from peersub.runtime.store.mark_file import MARK, MarkFile, read_mark
 from peersub.runtime.store.reading import (
     DurableSubscription,
     LoggedEvent,
+    Losses,
     MirroredSubscription,
     RetainedEvent,
     Since,
@@ -42,6 +43,7 @@ from peersub.runtime.store.reading import (
 )
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import StageState
+from peersub.runtime.store.trimming import Cut
 from peersub.runtime.store.writer import OnDone, Writer
 
 __all__ = ["MemoryStore", "Store"]
@@ -68,6 +70,7 @@ class Store:
 
     Attributes:
         notices: what people should know about the opening, as sentences: a salvage, above all.
+        on_cut: hears, on the writer's thread, which events the log's bounds cut off unread.
         incarnation: the number of this life of the node, larger than those of all earlier ones.
     """
 
@@ -110,6 +113,8 @@ class Store:
         remembered: StoreMark | None = None,
     ) -> None:
         writing, self._reading = connections
+        self.on_cut: Callable[[Sequence[Cut]], None] | None = None
+        applier.on_cut = lambda cuts: self.on_cut(cuts) if self.on_cut is not None else None
         self._place = place
         self._settings = settings
         self._applier = applier
@@ -205,7 +210,9 @@ class Store:
             "submissions_failed": counters.submissions_failed,
             "backlog_full": counters.backlog_full,
             "callbacks_failed": counters.callbacks_failed,
-            "log_trimmed_unread": self._applier.log.trimmed_unread,
+            "log_bytes": self._applier.log.trimming.bytes,
+            "log_trimmed_unread": self._applier.log.trimming.trimmed_unread,
+            "mirror_bytes": self._applier.mirror.bytes,
             "mirror_dropped": self._applier.mirror.dropped,
         }
 
@@ -242,11 +249,13 @@ class Store:
 
     def trimmed_unread(self, subscription: str) -> int:
         """How many events the log's bounds cut off before the consumer had read them."""
+        losses = self.losses(subscription)
+        return 0 if losses is None else losses.trimmed
+
+    def losses(self, subscription: str) -> Losses | None:
+        """What a durable subscription lost; None if there is no such subscription."""
         with self._asking() as connection:
-            found = connection.execute(
-                "SELECT trimmed_unread FROM subscriptions WHERE name = ?", (subscription,)
-            ).fetchone()
-        return 0 if found is None else int(found[0])
+            return reading.losses(connection, subscription)
 
     # --- the mirror ----------------------------------------------------------------------------
 
