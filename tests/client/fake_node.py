@@ -14,6 +14,7 @@ import pyarrow as pa
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.live_node import OnEnded
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 
@@ -35,6 +36,7 @@ class FakeNode:
         self.refusal: str | None = None
         self.congested = False
         self.relieved = asyncio.Event()
+        self.bodies = BodyReader()
 
     # --- for doors -------------------------------------------------------------------------------
 

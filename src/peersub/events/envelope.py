@@ -44,6 +44,8 @@ class Event:
     id: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     body: bytes | None = None
+    reading: list[Any] | None = field(default=None, repr=False, compare=False)
+    """Where whoever parses the body leaves what it found, so that it is parsed once; or nowhere."""
 
     def __post_init__(self) -> None:
         size = len(self.id.encode("utf-8", "surrogatepass"))

@@ -10,6 +10,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
+from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.live_node import OnEnded
 from peersub.runtime.sinks import DurableOptions, Sink
 from peersub.wire.limits import FRAME_BYTES_MAX
@@ -75,6 +76,11 @@ class ServingNode(Protocol):
 
     def tell_revocation(self, statement: bytes) -> str | None:
         """Let all nodes know that a certificate was taken back; why not, if it is not believed."""
+        ...
+
+    @property
+    def bodies(self) -> BodyReader:
+        """Reads large bodies before they are published."""
         ...
 
     def is_congested(self) -> bool:

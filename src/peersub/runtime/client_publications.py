@@ -1,7 +1,8 @@
 """What one client of a node publishes: permitted or refused, in order, and answered in groups.
 
-While the node's links are congested publications wait here, and nothing more is read from the
-client. Those that have not ended are bounded in number and in bytes (`byte_budget`).
+While the node's links are congested, or a large body is being read (`body_reading`), publications
+wait here, and nothing more is read from the client. Those that have not ended are bounded in number
+and in bytes (`byte_budget`).
 """
 
 from __future__ import annotations
@@ -68,10 +69,12 @@ class ClientPublications:
 
     def publish(self, wanted: Sequence[PublishWanted]) -> None:
         """Events, in their order."""
-        permitted: list[Publication] = []
+        taken: list[Publication] = []
         for message in wanted:
             publication = message.publication
-            refusal = self._refusal(publication)
+            refusal = self._no_room_for(publication)
+            if refusal is None and not publication.is_sound:
+                refusal = "its attributes cannot be read"
             if refusal is not None:
                 self._fail(message.number, refusal)
                 continue
@@ -80,12 +83,22 @@ class ClientPublications:
                 known[1].append(message.number)  # The same event again, before it has ended.
             else:
                 self._begin(publication, message.number)
-                permitted.append(publication)
-        if not permitted:
-            return
-        if self._must_hold():
-            self._held += permitted
+                taken.append(publication)
+        if self._must_hold(taken):
+            self._held += taken
         else:
+            self._publish_permitted(taken)
+
+    def _publish_permitted(self, publications: Sequence[Publication]) -> None:
+        """Publish what the client may publish, and end the rest; bodies have been read."""
+        permitted: list[Publication] = []
+        for publication in publications:
+            refusal = self._rules.permit_publish(self._connection.identity, publication)
+            if refusal is None:
+                permitted.append(publication)
+            else:
+                self._on_ended(publication.name, refusal, 0)
+        if permitted:
             self._node.publish(permitted, self._on_ended)
 
     def publish_batch(self, message: PublishBatchWanted) -> None:
@@ -117,12 +130,6 @@ class ClientPublications:
         refusals = (self._rules.permit_publish(identity, each) for each in batch.publications())
         return next((refusal for refusal in refusals if refusal is not None), None)
 
-    def _refusal(self, publication: Publication) -> str | None:
-        refusal = self._no_room_for(publication)
-        if refusal is None and not publication.is_sound:
-            refusal = "its attributes cannot be read"
-        return refusal or self._rules.permit_publish(self._connection.identity, publication)
-
     def _no_room_for(self, content: Publication | Batch) -> str | None:
         if len(self._open) >= self._open_max:
             return f"more than {self._open_max:,} publications have not ended"
@@ -139,9 +146,12 @@ class ClientPublications:
 
     # --- holding back ----------------------------------------------------------------------------
 
-    def _must_hold(self) -> bool:
+    def _must_hold(self, publications: Sequence[Publication] = ()) -> bool:
         """Whether what is to be published has to wait; if so, nothing more is read meanwhile."""
-        if self._holding_task is None and self._node.is_congested():
+        must_read = self._node.bodies.must_read
+        if self._holding_task is None and (
+            self._node.is_congested() or any(map(must_read, publications))
+        ):
             self._connection.hold_reading(hold=True)
             task = asyncio.get_running_loop().create_task(self._publish_when_relieved())
             self._holding_task = task
@@ -156,12 +166,13 @@ class ClientPublications:
                 except TimeoutError:
                     continue
             held, self._held = self._held, []
+            await self._node.bodies.read(held)
             for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
                 if is_batch:
                     for batch in group:
                         self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
                 else:
-                    self._node.publish(list(group), self._on_ended)  # type: ignore[arg-type]
+                    self._publish_permitted(list(group))  # type: ignore[arg-type]
         self._holding_task = None
         self._connection.hold_reading(hold=False)
 

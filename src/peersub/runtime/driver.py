@@ -12,6 +12,7 @@ be: whoever waits for it is not promised anything, and asks again.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -48,6 +49,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.records import Record
+from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.transport import Transport
@@ -112,8 +114,13 @@ class Driver:
         counters: Counters,
         now_ms: Callable[[], int],
         observer: Observer | None = None,
+        bodies: BodyReader | None = None,
     ) -> None:
         self.node = node
+        self._bodies = bodies or BodyReader()
+        self._behind: dict[str, deque[Message]] = {}
+        """What has come from nodes of which an event is being read, by node."""
+        self._readings: set[asyncio.Task[None]] = set()
         self.transport: Transport = None  # type: ignore[assignment]
         self.failures: dict[str, str] = {}
         """Why a node could not be reached when it was last tried."""
@@ -244,6 +251,7 @@ class Driver:
 
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""
+        self._behind.pop(node, None)
         self.tell(PeerLost(self._peer(node), reason))
 
     def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
@@ -252,8 +260,36 @@ class Driver:
         self.tell(PeerInDoubt(peer) if in_doubt else PeerHeard(peer))
 
     def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
-        """Messages of the node, in order."""
+        """Messages of the node, in order; what is behind a large body waits until it is read."""
+        behind = self._behind.get(node)
+        if behind is not None:
+            behind.extend(messages)
+            return
+        must_read = self._bodies.must_read_first
+        if self._bodies.reads and any(must_read(message) is not None for message in messages):
+            self._behind[node] = deque(messages)
+            reading = self._loop.create_task(self._read_and_tell(node))
+            self._readings.add(reading)
+            reading.add_done_callback(self._readings.discard)
+            return
         self.tell(Received(self._peer(node), tuple(messages)))
+
+    async def _read_and_tell(self, node: str) -> None:
+        """Tell what has come from a node, each large body when it is read."""
+        behind = self._behind[node]
+        self.transport.hold(node, hold=True)
+        while behind and self._behind.get(node) is behind:
+            ready: list[Message] = []
+            while behind and self._bodies.must_read_first(behind[0]) is None:
+                ready.append(behind.popleft())
+            if ready:
+                self.tell(Received(self._peer(node), tuple(ready)))
+            if behind:
+                publication = self._bodies.must_read_first(behind[0])
+                await self._bodies.read(() if publication is None else (publication,))
+        if self._behind.get(node) is behind:
+            del self._behind[node]
+            self.transport.hold(node, hold=False)
 
     def on_relieved(self) -> None:
         """A connection was congested, and is no more."""

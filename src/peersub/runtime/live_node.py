@@ -37,6 +37,7 @@ from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.addresses import is_anywhere, join_address, split_address
+from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
@@ -132,6 +133,7 @@ class LiveNode:
         self.notices: list[str] = []
         """What people should know about the start of the node, as sentences."""
         self.on_client_connection = on_client
+        self.bodies = BodyReader()
         self._clock = Clock()
         self._observer = observer
         self._overlay_settings = live_settings(settings.overlay, settings.overlay_settings)
@@ -206,12 +208,16 @@ class LiveNode:
         if security is not None:
             security.spread(node, self._end_revoked)
         self._relieved = asyncio.Event()
-        self._driver = Driver(node, self, self.counters, self._clock.now_ms, self._observer)
+        self._driver = Driver(
+            node, self, self.counters, self._clock.now_ms, self._observer, self.bodies
+        )
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
         self._durables = DurableSubscriptions(
             store, self._clock.now_ms, self.counters, self._durable_rules
         )
+        for wanted in self._durables.filters().values():
+            self.bodies.note(wanted)
         mirroring = self._mirroring = Mirroring(
             self._driver, store, self._durables, self._clock.now_ms, settings.mirrors
         )
@@ -361,6 +367,7 @@ class LiveNode:
         assert durables is not None
         if is_reserved(name):
             raise SubscriptionRefusedError(f"the name {name!r} is one of those that mirrors use")
+        self.bodies.note(wanted)
         if durable is not None and name not in self._sinks:
             is_known = name in durables
 

@@ -246,6 +246,14 @@ class Transport:
         """Whether a link has much to send, and moves: who publishes should hold back."""
         return any(link.connection.is_congested() for link in self.links.values())
 
+    def hold(self, node: str, *, hold: bool) -> None:
+        """Stop, or go on, taking what a node sends; congestion of others holds it as well."""
+        link = self.links.get(node)
+        if link is not None and hold:
+            link.connection.pause_reading()
+        elif link is not None and not self._is_holding:
+            link.connection.resume_reading()
+
     def _hold_links(self, *, hold: bool) -> None:
         """Stop, or go on, taking what nodes send."""
         for link in self.links.values():

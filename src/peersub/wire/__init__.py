@@ -16,6 +16,7 @@ from peersub.wire.frames import (
     encode,
     encode_batch,
     encode_record,
+    patterns_seen,
 )
 from peersub.wire.publications import sealed
 from peersub.wire.values import UnnamedValue, pack_attributes, unpack_attributes
@@ -32,6 +33,7 @@ __all__ = [
     "encode_batch",
     "encode_record",
     "pack_attributes",
+    "patterns_seen",
     "sealed",
     "unpack_attributes",
 ]

@@ -17,11 +17,16 @@ __all__ = ["FilterMemory"]
 
 
 class FilterMemory:
-    """The filters that were read and written last, or are in use. It changes no answer."""
+    """The filters that were read and written last, or are in use. It changes no answer.
 
-    __slots__ = ("_bytes_of", "_filter_of", "_last")
+    Attributes:
+        has_patterns: whether a pattern was ever read: events may have to be read as documents.
+    """
+
+    __slots__ = ("_bytes_of", "_filter_of", "_last", "has_patterns")
 
     def __init__(self) -> None:
+        self.has_patterns = False
         self._filter_of: WeakValueDictionary[bytes, Filter] = WeakValueDictionary()
         self._bytes_of: WeakKeyDictionary[Filter, bytes] = WeakKeyDictionary()
         self._last: dict[bytes, Filter] = {}
@@ -38,6 +43,7 @@ class FilterMemory:
                 known = Filter.from_bytes(data)
             except (ValueError, RecursionError) as error:
                 raise WireError(f"a filter that cannot be read: {error}") from None
+            self.has_patterns = self.has_patterns or known.language != "sql"
             if len(data) <= REMEMBERED_FILTER_BYTES_MAX:
                 self._filter_of[data] = known
                 self._hold(data, known)

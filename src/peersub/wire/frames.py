@@ -24,6 +24,7 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_record",
+    "patterns_seen",
     "write_frames",
 ]
 
@@ -60,6 +61,11 @@ def write_frames(messages: Iterable[Message], pieces: list[bytes]) -> int:
 def carries_event(message: Message) -> bool:
     """Whether the message, or what it carries, brings an event: such may be dropped if need be."""
     return _MESSAGES.is_about_event(type(unwrapped(message)))
+
+
+def patterns_seen() -> bool:
+    """Whether a pattern over documents was ever read here."""
+    return _FILTERS.has_patterns
 
 
 def encode_record(record: Record) -> bytes:

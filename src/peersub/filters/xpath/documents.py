@@ -111,6 +111,10 @@ class Document:
             return None
         return "".join(self._pieces[start:end])
 
+    def prepare(self) -> None:
+        """Work out all that is otherwise worked out when first asked for."""
+        _ = (self.places, self.everywhere, self.inner, self._texts, self._offsets)
+
     def open_element(self, label: str, parent: int, attributes: dict[str, str]) -> int:
         """Append an element; what is appended before it is closed lies below it."""
         place = len(self.labels)
@@ -250,13 +254,31 @@ def document_of(event: object) -> Document:
     """
     if isinstance(event, Document):
         return event
-    body: object = event
     if isinstance(event, Event):
-        body = event.body
-    elif isinstance(event, Mapping):
+        return _document_of_event(event)
+    body: object = event
+    if isinstance(event, Mapping):
         body = event.get("body")
     if isinstance(body, bytearray | memoryview):
         body = bytes(body)
     if not isinstance(body, bytes | str):
         raise DocumentError("the event has no XML body")
     return parse_document(body)
+
+
+def _document_of_event(event: Event) -> Document:
+    """What was found in the event's body before, if it remembers."""
+    if event.body is None:
+        raise DocumentError("the event has no XML body")
+    if event.reading:
+        found: Document | DocumentError = event.reading[0]
+    else:
+        try:
+            found = parse_document(event.body)
+        except DocumentError as error:
+            found = error
+        if event.reading is not None:
+            event.reading.append(found)
+    if isinstance(found, DocumentError):
+        raise found
+    return found

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.arrow import rows_of_table
-from peersub.overlays.core.batch_bounds import check_repeats, check_stream
+from peersub.overlays.core.batch_bounds import BatchSizeError, check_repeats, check_stream
 from peersub.overlays.core.event_keys import (
     BATCH_ID_BYTES_MAX,
     BATCH_ROWS_MAX,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch"]
 
+BODIES_BYTES_MAX: Final = 256 * 1_024
+"""Of all bodies of a batch: larger ones are read off the loop, each by itself."""
 CHUNKS_MAX: Final = 16
 """Pieces in which the columns of a batch travel; more are put together before."""
 _BODY: Final = b"peersub.body"
@@ -299,6 +301,8 @@ def _check_columns(table: pa.Table, bodies: pa.Array | None) -> None:
         return
     if not (pa.types.is_binary(bodies.type) or pa.types.is_large_binary(bodies.type)):
         raise ValueError(f"the bodies of a batch are bytes, not {bodies.type}")
+    if bodies.nbytes > BODIES_BYTES_MAX:
+        raise BatchSizeError("events with large bodies travel one by one")
     if len(bodies) != table.num_rows:
         raise ValueError("a batch has other bodies than events")
 

@@ -149,7 +149,7 @@ class Publication:
     def event(self) -> Event:
         """What filters are asked about and subscribers get; the same object each time."""
         if self._event is None:
-            self._event = Event(self.id, self.attributes, self.body)
+            self._event = Event(self.id, self.attributes, self.body, reading=[])
         return self._event
 
     @property
