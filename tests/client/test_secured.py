@@ -173,7 +173,7 @@ async def test_who_has_no_certificate_gets_nothing(files, foreign):
         for tls in (None, foreign["ann"]):
             with pytest.raises(ConnectError):
                 await connect(node.node, tls=tls)
-        refused = served_node(NodeSettings(join=(node.node,), join_timeout_ms=300), foreign["n1"])
+        refused = served_node(NodeSettings(join=(node.node,)), foreign["n1"])
         with pytest.raises(StartError):
             await refused[0].start()
         assert (await node.status())["links"] == {}

@@ -106,7 +106,7 @@ def test_a_scenario_file_says_what_it_says():
         ("nodes = -1", "nodes is from 0 to 1,000,000, not -1"),
         ("knots = 3", "knots is not known; there are: name, seed, overlay"),
         ("overlay = 'ring'", "there is no overlay 'ring'; there are: chord, tree, flood"),
-        ("start = 'cold'", "start is one of joined, converged, empty, not 'cold'"),
+        ("start = 'warm'", "start is one of joined, cold, converged, empty, not 'warm'"),
         ("through_wire = 1", "through_wire is true or false, not 1"),
         ("settings = 3", "settings is a table, not 3"),
         ("batch_share = 1.5", "batch_share is a share from 0 to 1, not 1.5"),

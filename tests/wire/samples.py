@@ -300,6 +300,7 @@ MESSAGES: dict[str, Any] = {
 }
 
 RECORDS: dict[str, Any] = {
+    "neighbours-stored": records.NeighboursStored(("10.0.0.8:7001", "10.0.0.9:7001")),
     "identity-stored": records.IdentityStored(b"\x00\x01"),
     "subscription-stored": records.SubscriptionStored("s1", CHEAP),
     "subscription-removed": records.SubscriptionRemoved("s1"),

@@ -45,7 +45,6 @@ SMALL_HISTORIES: Final[Mapping[str, int]] = MappingProxyType(
         "seen_events_max": 2_048,
         # What was confirmed is remembered for as long as a publication may take.
         "give_up_ms": 20_000,
-        "former_peers_horizon_ms": 20_000,
         "replay_horizon_ms": 20_000,
         "history_horizon_ms": 40_000,
     }

@@ -50,7 +50,7 @@ def _node(
         typer.Option(
             metavar="HOST:PORT",
             envvar="PEERSUB_NODE_JOIN",
-            help="A node of the network to join; may be repeated. Without it a network begins.",
+            help="A node to join, there or not yet; may be repeated, and name this node itself.",
         ),
     ] = None,
     overlay: Annotated[

@@ -31,6 +31,9 @@ class OverlayKind:
     """Whether events may miss subscribers of a network that nothing disturbs."""
     says_hops: bool = True
     """Whether deliveries say how far the event came; else drivers count in the trace."""
+    begins_alone: bool = False
+    """Whether a node whose contacts are not there begins a network, and theirs become one with it
+    later. Of other overlays one node begins: the one that has no contacts, or is its own first."""
     proposes_moves: bool = False
     """Whether it proposes to subscribers to move to other nodes."""
 
@@ -70,6 +73,7 @@ OVERLAYS: dict[str, OverlayKind] = {
             "peer:ChordPeer",
             "settings:ChordSettings",
             promises_at_least_once=True,
+            begins_alone=True,
         ),
         OverlayKind(
             "tree",
@@ -82,6 +86,7 @@ OVERLAYS: dict[str, OverlayKind] = {
             "every event to every neighbour",
             "peer:FloodPeer",
             "peer:FloodSettings",
+            begins_alone=True,
         ),
         OverlayKind(
             "similarity",

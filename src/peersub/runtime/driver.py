@@ -242,12 +242,12 @@ class Driver:
         self.failures.pop(node, None)
         self.tell(PeerConnected(self._peer(node)))
 
-    def on_link_failed(self, node: str, reason: str) -> None:
+    def on_link_failed(self, node: str, reason: str, *, refused: bool = False) -> None:
         """There is none to be had."""
         if node not in self.failures and len(self.failures) >= FAILURES_KEPT_MAX:
             del self.failures[next(iter(self.failures))]
         self.failures[node] = reason
-        self.tell(ConnectFailed(node, reason))
+        self.tell(ConnectFailed(node, reason, refused))
 
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""

@@ -35,6 +35,7 @@ from peersub.overlays.core.records import (
     EventHandedOver,
     EventStored,
     IdentityStored,
+    NeighboursStored,
     Record,
     SubscriptionStored,
 )
@@ -81,7 +82,6 @@ READ_AT_ONCE: Final = 256
 RETRY_S: Final = 1.0
 NARROWED_AT_ONCE: Final = 64
 """Durable subscriptions that are narrowed anew in one turn of the loop."""
-
 OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
 OnKept = Callable[[str, Filter], None]
@@ -540,7 +540,7 @@ class DurableSubscriptions:
 
     def _changes(self, record: Record) -> Iterator[Change]:
         match record:
-            case IdentityStored():
+            case IdentityStored() | NeighboursStored():
                 yield KeepRecord(record)
             case EventStored(publication, names, at_ms, hops):
                 if any(name in self._durables for name in names):

@@ -8,6 +8,8 @@ All methods are called on the loop that `start` ran on.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -75,6 +77,10 @@ RELIEF_CHECK_S: Final = 0.1
 ABANDONED_CHECK_S: Final = 60.0
 """How often it is looked which durable subscriptions have had no consumer for too long."""
 ENDED: Final = "the node has ended"
+UNANSWERED_MS: Final = 1_500
+"""After which it is said that none of the nodes to join answers."""
+
+_log = logging.getLogger(__name__)
 
 
 class StartError(RuntimeError):
@@ -89,7 +95,7 @@ def _has_columns() -> bool:
 def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
     """Why a node could not join, by what is known of each that it asked."""
     told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in contacts]
-    return f"no way into the network by {', '.join(told)}"
+    return f"cannot join via {', '.join(told)}"
 
 
 def _load_columns() -> None:
@@ -159,8 +165,11 @@ class LiveNode:
     async def start(self) -> None:
         """Listen, and begin a network or join one; returns when the node takes part.
 
+        The nodes to join need not be there yet: a node that finds none of them begins by itself
+        where the overlay can merge networks (`OverlayKind.begins_alone`), else it waits for one.
+
         Raises:
-            StartError: the address cannot be used, or nobody lets the node in.
+            StartError: the address cannot be used, or all that were named refuse the node.
         """
         settings = self.settings
         if is_anywhere(split_address(settings.listen)[0]) and not settings.advertise:
@@ -242,20 +251,33 @@ class LiveNode:
         return self._store
 
     async def _take_part(self) -> None:
-        driver, settings = self._running(), self.settings
-        contacts = tuple(contact for contact in settings.join if contact != self._name)
-        driver.tell(Join(contacts) if contacts else Start())
-        deadline = self._clock.now_ms() + settings.join_timeout_ms
+        """Begin, or join those named, as long as that takes.
+
+        What differs between this node and all that it was told of stays so: only that is an error.
+        """
+        driver, given = self._running(), self.settings.join
+        kind = overlay_kind(self.settings.overlay)
+        contacts = tuple(contact for contact in given if contact != self._name)
+        begins = not contacts or (given[0] == self._name and not kind.begins_alone)
+        driver.tell(Start() if begins else Join(contacts))
+        say_ms: float = self._clock.now_ms() + UNANSWERED_MS
         while not driver.node.overlay.takes_part:
-            # What differs between this node and all that it knows stays so: waiting is no use.
-            is_refused = bool(contacts) and all(
-                contact in driver.node.refusals for contact in contacts
-            )
-            if is_refused or self._clock.now_ms() > deadline:
-                reasons = {**driver.failures, **driver.node.refusals}
+            refusals = driver.node.refusals
+            if contacts and all(contact in refusals for contact in contacts):
                 await self.stop(leave=False)
-                raise StartError(_no_way_in(contacts, reasons))
+                raise StartError(_no_way_in(contacts, refusals))
+            if self._clock.now_ms() > say_ms:
+                say_ms = math.inf
+                self._warn_unanswered(contacts, "trying on")
             await asyncio.sleep(0.01)
+        if contacts and not list(driver.node.overlay.links()):
+            self._warn_unanswered(contacts, "beginning a network, and trying on")
+
+    def _warn_unanswered(self, contacts: Sequence[str], what_now: str) -> None:
+        """Say that none of the nodes to join answers."""
+        driver = self._running()
+        reasons = {**driver.failures, **driver.node.refusals}
+        _log.warning("%s: %s", _no_way_in(contacts, reasons), what_now)
 
     async def stop(self, *, leave: bool = True) -> None:
         """Take leave, hand over what others need, and close all; without `leave`, close at once."""

@@ -57,7 +57,8 @@ class NodeSettings:
     advertise: str = ""
     """The address by which others reach the node, and its name; by default where it listens."""
     join: tuple[str, ...] = ()
-    """Nodes of the network to join; none begins a network."""
+    """Nodes of the network to join; none begins a network. The node itself may be among them, and
+    nodes that are not there yet."""
     overlay: str = "chord"
     overlay_settings: Mapping[str, object] = field(default_factory=dict)
     network: str = "peersub"
@@ -74,7 +75,6 @@ class NodeSettings:
     transport: TransportSettings = field(default_factory=TransportSettings)
     protocol: tuple[int, int] = PROTOCOL_VERSION
     """The version to speak: an earlier one of the same major number, without what came later."""
-    join_timeout_ms: int = 30_000
     leave_timeout_ms: int = 5_000
 
 

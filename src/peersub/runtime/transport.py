@@ -20,6 +20,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
@@ -63,8 +64,8 @@ class LinkListener(Protocol):
         """There is a connection to the node."""
         ...
 
-    def on_link_failed(self, node: str, reason: str) -> None:
-        """There is none to be had."""
+    def on_link_failed(self, node: str, reason: str, *, refused: bool) -> None:
+        """There is none to be had; `refused` if that stays so while the nodes are as they are."""
         ...
 
     def on_link_lost(self, node: str, reason: str) -> None:
@@ -98,6 +99,8 @@ class _Attempt:
     """None as soon as the other side's own connection, which crossed this one, has precedence."""
     answer: asyncio.Future[str | None] | None = None
     """Why there is no link, or None if there is."""
+    is_rejected: bool = False
+    """Whether the other side has said that it will not have the link."""
 
 
 @dataclass(slots=True)
@@ -152,8 +155,9 @@ class Transport:
         self._check_peer = check_peer
         self._expiry = expiry
         self._attempts: dict[str, _Attempt] = {}
-        self._failures: dict[str, tuple[int, int, str]] = {}
-        """Per node: attempts in a row that failed, until when it is not dialled, and why."""
+        self._failures: dict[str, tuple[int, int, str, bool]] = {}
+        """Per node: attempts in a row that failed, until when it is not dialled, why, and whether
+        it refuses."""
         self._open: dict[Connection, None] = {}
         """All that are not gone yet, those that were let go among them."""
         self._unnamed: dict[Connection, None] = {}
@@ -221,9 +225,10 @@ class Transport:
         """Reach a node; a link that is up, or an attempt under way, is enough."""
         if node in self.links or node in self._attempts or self._is_closed:
             return
-        failures, until_ms, reason = self._failures.get(node, (0, 0, ""))
+        failures, until_ms, reason, refused = self._failures.get(node, (0, 0, "", False))
         if failures and self._now_ms() < until_ms:
-            asyncio.get_running_loop().call_soon(self.listener.on_link_failed, node, reason)
+            answer = partial(self.listener.on_link_failed, node, reason, refused=refused)
+            asyncio.get_running_loop().call_soon(answer)
             return
         self._dialled += 1
         attempt = self._attempts[node] = _Attempt(self._dialled)
@@ -299,6 +304,7 @@ class Transport:
         attempt.connection = connection
         loop = asyncio.get_running_loop()
         attempt.answer = loop.create_future()
+        refused = False
         try:
             host, port = split_address(node)
             async with asyncio.timeout(self._settings.dial_timeout_ms / 1_000):
@@ -310,26 +316,29 @@ class Transport:
                     server_hostname=host if self._client_tls else None,
                 )
                 reason = self._refusal(connection, node)
+                refused = reason is not None
                 if reason is None:
                     connection.send((LinkOpen(self.name, self._incarnation, attempt.number),))
                     reason = await attempt.answer
+                    refused = attempt.is_rejected and reason != _is_itself(self.name)
         except TimeoutError:
             reason = "nobody answers"
         except (OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
+            refused = isinstance(error, ssl.SSLCertVerificationError)
         if reason and self._attempts.get(node) is attempt:
             del self._attempts[node]
-            self._failed(node, reason)
+            self._failed(node, reason, refused)
             connection.abort(reason)
-            self.listener.on_link_failed(node, reason)
+            self.listener.on_link_failed(node, reason, refused=refused)
 
-    def _failed(self, node: str, reason: str) -> None:
+    def _failed(self, node: str, reason: str, refused: bool) -> None:
         """Do not try again at once."""
-        failures, _, _ = self._failures.pop(node, (0, 0, ""))
+        failures, *_ = self._failures.pop(node, (0,))
         pause_ms = BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
         if len(self._failures) >= FAILURES_KEPT_MAX:
             del self._failures[next(iter(self._failures))]
-        self._failures[node] = (failures + 1, self._now_ms() + pause_ms, reason)
+        self._failures[node] = (failures + 1, self._now_ms() + pause_ms, reason, refused)
 
     def _refusal(self, connection: Connection, node: str) -> str | None:
         """Why the other end may not be taken for this node."""
@@ -352,9 +361,9 @@ class Transport:
             connection.close(CROSSING)
             attempt.connection = None
         elif not attempt.answer.done():
-            is_rejected = isinstance(message, LinkRejected)
+            attempt.is_rejected = isinstance(message, LinkRejected)
             reason = message.reason if isinstance(message, LinkRejected) else "it is no node"
-            if not is_rejected:
+            if not attempt.is_rejected:
                 self._counters.add("an unexpected first message")
             attempt.answer.set_result(reason or "it does not want the link")
 
@@ -433,7 +442,7 @@ class Transport:
         if reason is None and not 0 < len(first.node.encode()) <= NODE_NAME_BYTES_MAX:
             reason = "the name of a node has 1 to 255 bytes"
         if reason is None and first.node == self.name:
-            reason = f"{self.name} is this node itself"
+            reason = _is_itself(self.name)
         if reason is not None:
             self._counters.add("a node that was refused")
             self._turn_away(connection, LinkRejected(reason))
@@ -579,6 +588,11 @@ class Transport:
         for connection in suspects:
             self._counters.add("a silent link that was given up")
             connection.abort("nothing was heard of it for too long")
+
+
+def _is_itself(node: str) -> str:
+    """Why a node does not link with the one that it has dialled by another of its own names."""
+    return f"{node} is this node itself"
 
 
 def _are_most(silent: int, of_all: int) -> bool:

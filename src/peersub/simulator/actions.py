@@ -39,10 +39,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class JoinNode:
-    """A new node joins by one of the contacts that live; if nobody lives, it begins a network."""
+    """A new node joins by one of the contacts that live; if nobody lives, it begins a network.
+
+    `as_given`: it is told of the contacts as they are, of itself and of nodes that are not there.
+    """
 
     node: str
     contacts: tuple[str, ...] = ()
+    as_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,15 @@ class StallNodes:
 
 @dataclass(frozen=True, slots=True)
 class RestartNode:
-    """The node, which is off, begins a new life with what is left of its disk."""
+    """The node, which is off, begins a new life with what is left of its disk.
+
+    `alone`: it is told of nobody, if others look for it; else it would stay so.
+    """
 
     node: str
     contacts: tuple[str, ...] = ()
     disk: Disk = Disk.KEPT
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

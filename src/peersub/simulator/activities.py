@@ -165,7 +165,7 @@ class StallActivity(CrashActivity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartActivity(Activity):
-    """Nodes that crashed begin again; a count of 0 means all."""
+    """Nodes that crashed begin again; a count of 0 means all. `alone`: they are told of nobody."""
 
     do: ClassVar[str] = "restart"
 
@@ -173,6 +173,7 @@ class RestartActivity(Activity):
     every_ms: int = 0
     disk: str = "kept"
     nodes: tuple[str, ...] = ()
+    alone: bool = False
 
     def __post_init__(self) -> None:
         Activity.__post_init__(self)

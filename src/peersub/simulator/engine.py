@@ -164,9 +164,23 @@ class Simulation:
                 owed.append(f"{host.name}: join")
             elif getattr(host.overlay, "is_mending", False):
                 owed.append(f"{host.name}: a place")
+            missing = getattr(host.overlay, "missing_nodes", ())
+            owed += [
+                f"{host.name}: finding {node}" for node in missing if self._is_there(host, node)
+            ]
             owed += [f"{host.name}: publication {name}" for name in host.open_publications]
             owed += [f"{host.name}: subscription {name}" for name in host.open_subscriptions]
         return owed
+
+    def _is_there(self, host: Host, node: str) -> bool:
+        """Whether a node that another looks for lives, and could be found."""
+        other = self.network.hosts.get(node)
+        return (
+            other is not None
+            and other.is_on
+            and not other.is_leaving
+            and self.network.can_talk(host, other)
+        )
 
     # --- causes from outside -------------------------------------------------------------------
 

@@ -378,8 +378,10 @@ class Run:
             case do.ChangeAt(node, subscription, wanted):
                 for place in self._unsubscribe(node, subscription)[:1]:
                     simulation.cause(place, Subscribe(subscription, wanted))
-            case do.JoinNode(node, contacts):
-                if node not in simulation.hosts:
+            case do.JoinNode(node, contacts, as_given):
+                if node not in simulation.hosts and as_given:
+                    simulation.join(node, contacts)
+                elif node not in simulation.hosts:
                     self._join(node, contacts)
             case do.LeaveNode(node):
                 if self._takes_part(node) and self._goes_on_without([node]):
@@ -392,9 +394,11 @@ class Run:
                 going = [node for node in nodes if self._takes_part(node)]
                 if going:
                     simulation.stall(going, duration_ms)
-            case do.RestartNode(node, contacts, disk):
+            case do.RestartNode(node, contacts, disk, alone):
                 if node in simulation.hosts and not simulation.is_on(node):
-                    simulation.restart(node, self._reachable(node, contacts), disk)
+                    is_alone = alone and self._is_sought(node)
+                    told = () if is_alone else self._reachable(node, contacts)
+                    simulation.restart(node, told, disk)
             case _:
                 self._act_on_network(action)
 
@@ -422,10 +426,17 @@ class Run:
 
     def _goes_on_without(self, nodes: Sequence[str]) -> bool:
         """Whether a network is left when these go: nodes on their way in or out are none."""
-        return any(
-            host.name not in nodes and self._is_member(host.name)
-            for host in self.simulation.living()
+        others = [host for host in self.simulation.living() if host.name not in nodes]
+        return any(self._is_member(host.name) for host in others) and not any(
+            self._is_stranded(host, nodes) for host in others
         )
+
+    def _is_stranded(self, host: Host, gone: Sequence[str]) -> bool:
+        """Whether a node without links looks for nobody but nodes that are off, or go."""
+        missing = getattr(host.overlay, "missing_nodes", ())
+        if not missing or any(peer.node not in gone for peer in host.overlay.links()):
+            return False
+        return all(node in gone or not self.simulation.is_on(node) for node in missing)
 
     def _act_on_network(self, action: do.Action) -> None:
         simulation = self.simulation
@@ -462,6 +473,14 @@ class Run:
             self.simulation.join(node, self._with_a_member(names, living))
         else:
             self.simulation.start(node)
+
+    def _is_sought(self, node: str) -> bool:
+        """Whether others look for a node that is off, and would find it."""
+        return any(
+            node in getattr(host.overlay, "missing_nodes", ())
+            for host in self.simulation.living()
+            if self._is_member(host.name)
+        )
 
     def _reachable(self, node: str, contacts: tuple[str, ...]) -> list[str]:
         """The contacts that live, or whoever does and can be reached, or whoever does."""

@@ -20,7 +20,7 @@ from peersub.simulator.settings import NetworkSettings
 
 __all__ = ["NODES_MAX", "STARTS", "Scenario", "ScenarioPhase"]
 
-STARTS = ("joined", "converged", "empty")
+STARTS = ("joined", "cold", "converged", "empty")
 NODES_MAX = 1_000_000
 
 
@@ -55,8 +55,9 @@ class Scenario:
         links: the settings of links between nodes, by name; by default they have sessions where
             the network is not reliable, and tunnels where edges fail.
         nodes: how many nodes there are at the begin.
-        start: `joined` (each node joins), `converged` (the state that joins would reach is set), or
-            `empty` (the phases do all).
+        start: `joined` (each node joins), `cold` (all are told of all, and start in an order that
+            is drawn), `converged` (the state that joins would reach is set), or `empty` (the phases
+            do all).
         subscriptions: how many there are at the begin, dealt to the nodes in turn.
         join_every_ms: the pause between two joins at the begin; 0 lets all join at once.
         through_wire: whether each message is written to bytes and read again.

@@ -57,7 +57,7 @@ class _Planner:
         phases: list[do.SchedulePhase] = []
         given: list[tuple[str, tuple[tuple[str, Any], ...]]] = []
         match scenario.start:
-            case "joined":
+            case "joined" | "cold":
                 phases += self._joined_start()
             case "converged":
                 given = self._converged_start()
@@ -70,18 +70,24 @@ class _Planner:
 
     def _joined_start(self) -> Iterator[do.SchedulePhase]:
         scenario = self._scenario
+        if scenario.start == "cold":
+            names = [self._new_node() for _ in range(scenario.nodes)]
+            order = self._random.sample(names, len(names))
+            made = [do.JoinNode(name, tuple(names), as_given=True) for name in order]
+        else:
+            made = [self._join() for _ in range(scenario.nodes)]
         joins = [
-            do.TimedAction(number * scenario.join_every_ms, self._join())
-            for number in range(scenario.nodes)
+            do.TimedAction(number * scenario.join_every_ms, action)
+            for number, action in enumerate(made)
         ]
         yield do.SchedulePhase("joining", tuple(joins))
         names = list(self._living)
-        made = [
+        subscribes = [
             do.TimedAction(0, self._subscribe_on(names[number % len(names)]))
             for number in range(scenario.subscriptions)
         ]
-        if made:
-            yield do.SchedulePhase("subscribing", tuple(made))
+        if subscribes:
+            yield do.SchedulePhase("subscribing", tuple(subscribes))
 
     def _converged_start(self) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
         nodes = [self._new_node() for _ in range(self._scenario.nodes)]
@@ -209,7 +215,9 @@ class _Planner:
                 chosen.append(node)
         return chosen
 
-    def _restart(self, disk: Disk, given: str | None = None) -> do.Action | None:
+    def _restart(
+        self, disk: Disk, given: str | None = None, *, alone: bool = False
+    ) -> do.Action | None:
         if given is None:
             if not self._crashed:
                 return None
@@ -221,7 +229,7 @@ class _Planner:
         self._living[given] = None
         if disk is not Disk.KEPT:
             self._homes = {name: home for name, home in self._homes.items() if home != given}
-        return do.RestartNode(given, contacts, disk)
+        return do.RestartNode(given, contacts, disk, alone)
 
     def _subscribe_on(self, node: str) -> do.SubscribeAt:
         name, wanted = self._content.subscription(self._subscriptions)
@@ -348,7 +356,8 @@ class _Planner:
         # Who has crashed by then is not known yet: for all, as many as there could be.
         given = step.nodes or (None,) * (step.count or self._nodes)
         for number, node in enumerate(given):
-            yield step.at_ms + number * step.every_ms, partial(self._restart, disk, node)
+            draw = partial(self._restart, disk, node, alone=step.alone)
+            yield step.at_ms + number * step.every_ms, draw
 
     def _plan_churn(self, step: asked.NodeChurnActivity) -> Iterator[tuple[int, _Draw]]:
         for number, at_ms in enumerate(_moments(step)):

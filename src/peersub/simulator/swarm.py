@@ -25,6 +25,7 @@ __all__ = [
     "NODES_DRAWN_MAX",
     "SPLITS_FROM",
     "STALLS_FROM",
+    "STARTS_FROM",
     "SUBSETS_FROM",
     "swarm_scenario",
 ]
@@ -47,6 +48,10 @@ STALLS_FROM = 40_000
 
 SUBSETS_FROM = 70_000
 """Seeds from here on draw Reach as well: what the seeds before mean does not change."""
+
+STARTS_FROM = 80_000
+"""Seeds from here on start nodes that know of nobody, or of all before any is there, where the
+overlay merges networks: what the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -146,6 +151,8 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
     scenario = _Drawing(random, seed, overlay or drawn).scenario()
     if seed >= MOVES_FROM and overlay_kind(scenario.overlay).proposes_moves:
         scenario = _with_moves(scenario)
+    if seed >= STARTS_FROM and scenario.overlay == "chord":
+        scenario = _with_starts(scenario)
     return scenario if seed < BATCHES_FROM else _with_batches(scenario)
 
 
@@ -170,6 +177,23 @@ def _with_moves(scenario: Scenario) -> Scenario:
         moves=random.choice((0.0, 0.5, 1.0, 1.0, 1.0)),
         phases=tuple(changing(phase) for phase in scenario.phases),
     )
+
+
+def _with_starts(scenario: Scenario) -> Scenario:
+    """The same, with nodes that begin the network several times, and have to find each other."""
+    random = Random(f"swarm/{scenario.seed}/starts")
+
+    def alone(step: asked.Activity) -> asked.Activity:
+        if isinstance(step, asked.RestartActivity) and random.random() < 0.6:
+            return replace(step, alone=True)
+        return step
+
+    phases = tuple(
+        replace(phase, steps=tuple(alone(step) for step in phase.steps))
+        for phase in scenario.phases
+    )
+    is_cold = scenario.start == "joined" and random.random() < 0.5
+    return replace(scenario, phases=phases, start="cold" if is_cold else scenario.start)
 
 
 def _with_batches(scenario: Scenario) -> Scenario:

@@ -72,7 +72,7 @@ MESSAGES: Final[dict[int, type]] = {
     51: tree.Attached,
     52: tree.Refused,
     53: tree.Path,
-    # chord: 60 to 78
+    # chord: 60 to 77
     60: chord.Present,
     61: chord.LookupRequest,
     62: chord.Located,
@@ -215,6 +215,7 @@ MESSAGES: Final[dict[int, type]] = {
 
 # None of these is a message's: a record never passes for something that a peer said.
 RECORDS: Final[dict[int, type]] = {
+    78: records.NeighboursStored,
     100: records.IdentityStored,
     101: records.SubscriptionStored,
     102: records.SubscriptionRemoved,

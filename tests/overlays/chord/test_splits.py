@@ -5,9 +5,10 @@ Row 18: an edge that fails between two living nodes cuts nobody off.
 import pytest
 
 from overlays.chord.ring_world import World
-from peersub.overlays.chord.splits import FORMER_PEERS_MAX, Splits
+from peersub.overlays.chord.splits import Splits
 from peersub.overlays.core.causes import Publish
 from peersub.overlays.core.link import LinkSettings
+from peersub.overlays.core.probing import FORMER_MAX
 from peersub.overlays.core.publication import Delivery
 from peersub.simulator.settings import NetworkSettings
 
@@ -112,7 +113,7 @@ def test_each_side_of_a_split_is_a_ring_of_its_own() -> None:
         assert check_quiet(peers) == []
         assert naive_ring_complaints(peers) == []
     # Nobody got the other side's filters either.
-    assert all(len(peer.splits.former) <= FORMER_PEERS_MAX for peer in world.peers)
+    assert all(len(peer.splits.probing.sought) <= FORMER_MAX for peer in world.peers)
 
 
 def test_nodes_may_join_and_crash_on_both_sides_of_a_split() -> None:
@@ -167,7 +168,7 @@ def test_a_lost_peer_that_presents_itself_gets_what_it_missed(seed: int) -> None
     world.simulation.run_for(4_000)
     assert event not in world.delivered
     # The other side does not know any more that they were parted.
-    world.peer(lost).splits.former.clear()
+    world.peer(lost).splits.probing.sought.clear()
     world.simulation.mend_edges()
     world.settle()
     assert world.peer(node).topology.successor == successor

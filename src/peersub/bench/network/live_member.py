@@ -36,7 +36,6 @@ UNCONFIRMED_MAX: Final = 16
 GROUP: Final = 32
 """Single events that are handed over together."""
 READY_S_MAX: Final = 120.0
-JOIN_MS_MAX: Final = 120_000
 PATIENT: Final = LivenessSettings(
     doubt_ms_min=5_000, doubt_ms_max=5_000, silence_ms_min=5_000, silence_ms_max=20_000
 )
@@ -129,7 +128,6 @@ class LiveMember:
                 join=join,
                 overlay="chord",
                 overlay_settings={"key": opening.key},
-                join_timeout_ms=JOIN_MS_MAX,
                 transport=TransportSettings(connection=ConnectionSettings(liveness=PATIENT)),
             )
         )

@@ -11,6 +11,12 @@
    whoever should point to it adopts it. Until its predecessor does, no subscription is ready
    (`peer`), and stabilisation repeats the node-join.
 
+The contacts need not be there. A newcomer begins a ring by itself when none of them can be reached
+in the second round either, or those that can are on their way in as well and stand behind it by
+name, so that of nodes that start together one begins and the others follow; or when none has
+answered for long. It goes on looking for all of them, and the rings merge (`splits`). Only contacts
+that refuse it for good, all of them, are no reason to begin.
+
 Departures from the paper. The admission makes two newcomers in one gap take turns: without it both
 may have the same successor, and the one in front would serve an arc without knowing the other
 inside. A node whose key is taken is told so by whoever knows both, and draws another.
@@ -40,6 +46,8 @@ __all__ = ["JOIN", "Joining", "Stage", "answer_admission", "key_of"]
 
 JOIN = Timer("chord/join")
 PAUSE_DOUBLINGS_MAX = 4
+SILENT_ROUNDS_MAX = 4
+"""Rounds without an answer, each longer than the last, after which a newcomer begins alone."""
 CONTACTS_MAX = 32
 """Nodes to turn to."""
 KEY_DRAWS_MAX = 16
@@ -104,14 +112,23 @@ class Joining:
         self._locating = locating
         self.stage = Stage.DONE
         self._contacts: tuple[str, ...] = ()
+        self._given: tuple[str, ...] = ()
+        self._failed: dict[str, bool] = {}
+        """Contacts that cannot be reached, and whether that is because they refuse."""
         self._turn = 0
         self._rounds = 0
+        self._silent_rounds = 0
+        """Of these, those since somebody of a ring was last heard."""
         self._asked: PeerId | None = None
 
-    def begin(self, contacts: tuple[str, ...], now_ms: int) -> None:
-        """Take part in the ring of these nodes."""
-        self._contacts = tuple(node for node in contacts if node != self._ring.me.node)
-        self._turn = self._rounds = 0
+    def begin(self, contacts: Iterable[str], now_ms: int, more: Iterable[str] = ()) -> None:
+        """Take part in the ring of these nodes, or of `more` that were once known."""
+        me = self._ring.me.node
+        self._given = tuple(node for node in contacts if node != me)
+        known = dict.fromkeys((*self._given, *(node for node in more if node != me)))
+        self._contacts = tuple(known)[:CONTACTS_MAX]
+        self._failed = {}
+        self._turn = self._rounds = self._silent_rounds = 0
         self._seek(now_ms)
         self._wait()
 
@@ -128,7 +145,7 @@ class Joining:
         return self.stage is not Stage.DONE
 
     @property
-    def _contact(self) -> str | None:
+    def contact(self) -> str | None:
         """Whom to ask: those that were named and, in turn, members met on the way."""
         met = [member.peer.node for member in self._ring.topology.known]
         nodes = [*self._contacts, *(node for node in met if node not in self._contacts)]
@@ -136,7 +153,7 @@ class Joining:
 
     def ask(self, target: int, question: int) -> None:
         """Let a contact look something up."""
-        contact = self._contact
+        contact = self.contact
         if contact is not None:
             self._ring.reach(contact, LookupRequest(target, question), present=False)
 
@@ -159,6 +176,7 @@ class Joining:
         ring.is_frozen = True
         if ring.topology.successor is None:
             return
+        self._silent_rounds = 0
         self.stage = Stage.LOCATING
         ring.learn_following(peer, message.successors, now_ms)
         ring.consider((*message.successors, *message.predecessors), now_ms, is_new=True)
@@ -180,21 +198,56 @@ class Joining:
         self.stage = Stage.TABLES
         return False
 
-    def on_connect_failed(self, node: str, now_ms: int) -> None:
-        """A contact cannot be reached: ask the next, once each."""
-        if self.stage is Stage.SEEKING and node == self._contact:
+    def on_connect_failed(self, node: str, now_ms: int, *, refused: bool) -> None:
+        """A contact cannot be reached: ask the next, once each, and all others meanwhile."""
+        is_asked = node == self.contact
+        if self.stage is not Stage.DONE and node in self._contacts:
+            self._failed[node] = refused
+        if self.stage is Stage.SEEKING and is_asked:
             self._turn += 1
             if self._turn % max(1, len(self._contacts)):
                 self._seek(now_ms)
+            self._ask_all()
+
+    def _ask_all(self) -> None:
+        """Ask all contacts that are not known to be out of reach: the one that was asked is not."""
+        request = LookupRequest(self._ring.topology.key, QUESTION_SUCCESSOR)
+        for node in self._contacts:
+            if node not in self._failed and node != self.contact:
+                self._ring.reach(node, request, present=False)
+
+    def on_connected(self, node: str) -> None:
+        """A contact can be reached."""
+        self._failed.pop(node, None)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody to join by, and this newcomer is to begin a ring."""
+        if self.stage is not Stage.SEEKING or self._ring.members or not self._contacts:
+            return False
+        if self._given and all(self._failed.get(node, False) for node in self._given):
+            return False
+        rounds = self._silent_rounds
+        is_no_way_in = all(map(self._is_no_way, self._contacts))
+        return rounds >= SILENT_ROUNDS_MAX or (rounds > 0 and is_no_way_in)
+
+    def _is_no_way(self, node: str) -> bool:
+        """Whether a contact is out of reach, or waits for this newcomer itself."""
+        peer = self._ring.linked(node)
+        if peer is None:
+            return node in self._failed
+        return self._ring.links[peer].is_outside and self._ring.me.node < node
 
     def learn(self, nodes: Iterable[str]) -> None:
         """More nodes to turn to: one that was asked takes leave."""
+        self._silent_rounds = 0
         more = dict.fromkeys((*nodes, *self._contacts))
         more.pop(self._ring.me.node, None)
         self._contacts = tuple(more)[:CONTACTS_MAX]
 
     def on_key_taken(self, now_ms: int) -> None:
         """There is a new key: begin again."""
+        self._silent_rounds = 0
         self._seek(now_ms)
 
     def on_timer(self, now_ms: int) -> None:
@@ -203,8 +256,11 @@ class Joining:
             return
         self._turn += 1
         self._rounds += 1
+        self._silent_rounds += 1
         if self.stage is Stage.SEEKING:
+            self._failed = {}
             self._seek(now_ms)
+            self._ask_all()
         elif self.stage is Stage.LOCATING:
             # Fingers can be found later as well: it is the successor that matters.
             self._take_up_tables()

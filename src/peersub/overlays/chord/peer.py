@@ -69,7 +69,7 @@ from peersub.overlays.core.effects import Drop, Effect, PublishFailed, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.core.records import IdentityStored
+from peersub.overlays.core.records import IdentityStored, NeighboursStored
 from peersub.overlays.routing.engine import RoutingEngine
 
 __all__ = ["PUBLICATIONS_HELD_MAX", "ChordPeer", "Phase"]
@@ -203,6 +203,11 @@ class ChordPeer:
         """Whether this peer is on its way into a ring: whoever waits for quiet waits for it."""
         return self.joining.is_begun
 
+    @property
+    def missing_nodes(self) -> list[str]:
+        """Nodes that should be in the ring, and are looked for."""
+        return self.splits.probing.missing
+
     def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
         """The neighbours whose answer a subscription needs to be ready."""
         waiting = self.engine.maintenance.pending(subscription)
@@ -259,9 +264,9 @@ class ChordPeer:
                 self._on_connected(peer, greeting, now_ms)
             case PeerLost(peer, reason):
                 self._on_lost(peer, reason, now_ms)
-            case ConnectFailed(node):
+            case ConnectFailed(node, _, refused):
                 self.ring.on_connect_failed(node, now_ms)
-                self.joining.on_connect_failed(node, now_ms)
+                self.joining.on_connect_failed(node, now_ms, refused=refused)
             case TimerFired(timer):
                 on_timer = self._timers.get(timer)
                 if on_timer is not None:
@@ -270,8 +275,10 @@ class ChordPeer:
                 for record in records:
                     if isinstance(record, IdentityStored):
                         self._restore_key(record.identity)
+                    elif isinstance(record, NeighboursStored):
+                        self.stabilising.neighbours_stored = record.nodes
             case Start():
-                self._become_member(now_ms)
+                self._join((), now_ms)
             case Join(contacts):
                 self._join(contacts, now_ms)
             case Leave():
@@ -290,6 +297,10 @@ class ChordPeer:
             self.link_upkeep.look_later()
         if self.phase is Phase.JOINING:
             self.joining.step(now_ms)
+            if self.joining.is_alone:
+                self.joining.end()
+                self.ring.begin_alone()
+                self._become_member(now_ms)
         elif self.phase is Phase.LEAVING:
             if not self.engine.publishers() and not len(self.engine.delegations):
                 self._depart()
@@ -309,6 +320,7 @@ class ChordPeer:
     def _on_connected(self, peer: PeerId, greeting: bytes, now_ms: int) -> None:
         key = int.from_bytes(greeting, "big") if len(greeting) == _KEY_BYTES else None
         if self.ring.on_connected(peer, key):
+            self.joining.on_connected(peer.node)
             self.splits.on_connected(peer, now_ms)
             self.link_upkeep.look_later()
 
@@ -337,7 +349,8 @@ class ChordPeer:
 
     def _on_present(self, peer: PeerId, message: Present, now_ms: int) -> None:
         if 0 <= message.key < self.topology.size:
-            self.splits.forget(peer.node)
+            if message.member:
+                self.splits.probing.found(peer.node, now_ms)
             self.ring.on_present(peer, message)
 
     # --- lookups -------------------------------------------------------------------------------
@@ -354,6 +367,9 @@ class ChordPeer:
     def _on_lookup_request(self, peer: PeerId, message: LookupRequest, now_ms: int) -> None:
         if self.phase is Phase.LEAVING:
             self.engine.send(peer, self._leaving())
+        elif self.phase is Phase.JOINING and message.question == QUESTION_SUCCESSOR:
+            # Two that wait for each other: both are told so, and one of them begins.
+            self.ring.present(peer)
         elif self.phase is Phase.MEMBER and 0 <= message.target < self.topology.size:
             self.locating.publish_location(message.target, peer.node, message.question, now_ms)
 
@@ -369,6 +385,8 @@ class ChordPeer:
         if question >= QUESTION_VERIFY:
             self.splits.on_verified(question, peer, now_ms)
         elif question == QUESTION_SUCCESSOR and peer is not None and message is not None:
+            if self.joining.contact is not None:
+                self.splits.probing.found(self.joining.contact, now_ms)
             self.joining.on_successor_located(peer, message, now_ms)
 
     # --- joining -------------------------------------------------------------------------------
@@ -381,11 +399,14 @@ class ChordPeer:
     def _join(self, contacts: tuple[str, ...], now_ms: int) -> None:
         if self.phase in (Phase.JOINING, Phase.MEMBER):
             self.engine.emit(Drop("this node takes part already"))
-        elif not any(node != self.me.node for node in contacts):
-            self._become_member(now_ms)
-        else:
+            return
+        self.splits.probing.add_contacts(contacts, now_ms)
+        former = self.stabilising.neighbours_stored
+        if any(node != self.me.node for node in (*contacts, *former)):
             self.phase = Phase.JOINING
-            self.joining.begin(contacts, now_ms)
+            self.joining.begin(contacts, now_ms, former)
+        else:
+            self._become_member(now_ms)
 
     def _hold_ready(self) -> None:
         self._is_ready_held = True
@@ -402,7 +423,6 @@ class ChordPeer:
         if self.topology.successor is not None:
             self.locating.publish_join(now_ms)
         self.stabilising.begin()
-        self.splits.probe_later()
         held, self._held_publications = self._held_publications, []
         if held:
             self.engine.handle_cause(Publish(tuple(held)), now_ms)
@@ -443,8 +463,9 @@ class ChordPeer:
         if has_moved and self.joining.is_begun:
             self.joining.on_key_taken(now_ms)
         elif not self.joining.is_begun:
-            contacts = tuple(link.peer.node for link in self.ring.members.values())
-            self.joining.begin(contacts, now_ms)
+            # One that was alone knows of no member but the one that has the key.
+            known = (link.peer.node for link in self.ring.members.values())
+            self.joining.begin((*known, peer.node), now_ms, self.splits.probing.sought)
 
     def _move(self) -> bool:
         """Take the next key that nobody is known to have; False, and stay, if none was found."""
@@ -505,7 +526,7 @@ class ChordPeer:
 
     def _on_leaving(self, peer: PeerId, message: Leaving, now_ms: int) -> None:
         """Do without the peer; its neighbours may be of use."""
-        self.splits.forget(peer.node)
+        self.splits.remember(self.ring.links[peer], now_ms)
         named = (*message.successors, *message.predecessors)
         if self.phase is Phase.JOINING:
             self.ring.forget_member(peer)

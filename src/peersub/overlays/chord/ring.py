@@ -44,7 +44,7 @@ UNREACHABLE_MAX = 256
 UNREACHABLE_LOOKUPS = 4
 """For how many times `lookup_ms`."""
 
-_NOT_TOLD, _TOLD_JOINING, _TOLD_MEMBER = 0, 1, 2
+_NOT_TOLD, _TOLD_JOINING, _TOLD_MEMBER, _TOLD_OTHER_KEY = 0, 1, 2, 3
 
 
 class Link:
@@ -52,6 +52,7 @@ class Link:
 
     __slots__ = (
         "claims",
+        "is_outside",
         "key",
         "member",
         "peer",
@@ -66,6 +67,8 @@ class Link:
         self.key = key
         self.claims = False
         """It has said that it is a member of the same ring, and has not taken leave."""
+        self.is_outside = False
+        """It has said that it is on its way into a ring, or out of one."""
         self.member: RingMember | None = None
         """Its place, if it counts as a member: nobody else stands at its key."""
         self.told = _NOT_TOLD
@@ -223,6 +226,14 @@ class Ring:
             if link.told or link.is_member:
                 self.present(link.peer)
 
+    def begin_alone(self) -> None:
+        """Begin a ring, of which nobody is who knows that this peer was on its way.
+
+        They may be members of another by now, and are told nothing until the rings meet.
+        """
+        for link in self.links.values():
+            link.told = _NOT_TOLD
+
     def on_present(self, peer: PeerId, message: Present) -> None:
         """The peer holds this one for one of its ring, and says whether it is a member."""
         link = self.links[peer]
@@ -230,6 +241,7 @@ class Ring:
             self._forget_member(link)
             link.key = message.key
         link.claims = message.member
+        link.is_outside = not message.member
         if message.member:
             self.add_member(link)
         self.present(peer)
@@ -251,6 +263,7 @@ class Ring:
             self._forget_member(other)
         if not link.is_member:
             link.member = RingMember(key, link.peer)
+            link.is_outside = False
             self.members[key] = link
             self._is_changed = True
 
@@ -259,6 +272,7 @@ class Ring:
         link = self.links.get(peer)
         if link is not None:
             link.claims = False
+            link.is_outside = True
             self._forget_member(link)
             if link.key is not None:
                 self.following.give_up(link.key)
@@ -278,7 +292,7 @@ class Ring:
         self._is_changed = True
 
     def move(self, key: int) -> None:
-        """Stand at another key. Nobody knows this peer there yet."""
+        """Stand at another key. Nobody knows this peer there yet; those who knew it will hear."""
         assert not self.is_member
         assert key not in self.members
         before = self._arcs()
@@ -286,7 +300,7 @@ class Ring:
         self.topology.move(key)
         self._tell_engine(before)
         for link in list(self.links.values()):
-            link.told = _NOT_TOLD
+            link.told = _TOLD_OTHER_KEY if link.told else _NOT_TOLD
             if link.claims and not link.is_member and link.key != key:
                 # Most likely the one that has the key which this peer could not keep.
                 self.add_member(link)

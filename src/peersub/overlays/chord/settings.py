@@ -41,9 +41,8 @@ class ChordSettings:
     leave_ms: int = 3_000
     """How long a node that takes leave goes on serving those who still count on it."""
     probe_ms: int = 5_000
-    """How often a node tries to reach one of its former peers; 0 for never."""
-    former_peers_horizon_ms: int = 600_000
-    """How long a former peer is remembered. Rings that were apart for longer stay apart."""
+    """How soon a node tries to reach a former peer, or a contact that did not answer; each further
+    pause is twice as long, up to a bound. 0 for never."""
     merge_settle_ms: int = 5_000
     """A merged ring is settled when nothing has changed for so long, and all filters are confirmed;
     then events are replayed."""
@@ -56,7 +55,7 @@ class ChordSettings:
             raise ValueError(f"key is from 0 to 2^key_bits - 1, or -1 to draw it, not {self.key}")
         if self.placement not in PLACEMENTS:
             raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {self.placement}")
-        for name in ("successors", "stabilise_ms", "probe_ms", "former_peers_horizon_ms"):
+        for name in ("successors", "stabilise_ms", "probe_ms"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
         for name in (

@@ -1,11 +1,13 @@
-"""Rings that were one and are two: finding each other again, and merging.
+"""Rings that are two and should be one: finding each other, and merging.
 
 The paper leaves network splits to the applications. After one, each side repairs its own ring, and
-no stabilisation ever crosses. So a peer remembers the members it lost (`former`, for
-`former_peers_horizon_ms`) and tries to reach some of them every `probe_ms`.
+no stabilisation ever crosses. A ring may also be begun twice: by nodes that do not find each other
+when they start, or by one that starts again and knows nobody. So a peer goes on trying the members
+it lost, those that took leave, and the contacts it was given (`core.probing`).
 
-When a former peer f answers, the question is whether it is in the same ring: the key of f is looked
-up. If f itself answers, it is. If someone else does, two rings meet:
+When one of them, f, is reached, the question is whether it is in the same ring: the key of f is
+looked up. If f itself answers, it is. If someone else does, two rings meet. A node in a new life
+may be about to join by itself, and is only asked about at the next attempt:
 
 1. Both sides publish `rings-meet` in their rings, with the other as the contact.
 2. Every node asks the contact for the node that follows it in the other ring, and links to that
@@ -28,8 +30,6 @@ few meetings and not to one per pair of former peers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from peersub.overlays.chord.locating import QUESTION_MERGE, QUESTION_VERIFY, Locating
 from peersub.overlays.chord.messages import Located, LookupRequest, RingMember, RingsMeet
 from peersub.overlays.chord.ring import Link, Ring
@@ -39,8 +39,9 @@ from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.probing import PROBES_MAX, Probing
 
-__all__ = ["FORMER_PEERS_MAX", "MERGE", "PROBE", "REPLAY", "RINGS_MEET", "RING_MERGED", "Splits"]
+__all__ = ["MERGE", "PROBE", "REPLAY", "RINGS_MEET", "RING_MERGED", "Splits"]
 
 PROBE = Timer("chord/probe")
 MERGE = Timer("chord/merge")
@@ -48,12 +49,10 @@ REPLAY = Timer("chord/replay")
 RINGS_MEET = "rings-meet"
 RING_MERGED = "ring-merged"
 
-FORMER_PEERS_MAX = 64
-"""Former peers that are remembered: the ones lost last."""
-PROBES_MAX = 8
-"""Former peers that are tried at a time."""
 MEETINGS_MAX = 256
 """Meetings whose repetition is noticed."""
+MEETINGS_HORIZON_MS = 600_000
+"""For how long it is."""
 MERGE_PATIENCE = 16
 """For how many times `merge_settle_ms` after a meeting a new edge counts as its result."""
 REPLAY_PATIENCE = 4
@@ -62,15 +61,6 @@ REPLAY_MARGIN = 10
 """How many times `merge_settle_ms` before a loss was noticed events may have missed somebody."""
 MERGE_ATTEMPTS_MAX = 3
 """How often a node asks a contact who follows it in the other ring."""
-
-
-@dataclass(frozen=True, slots=True)
-class Former:
-    """A member that was lost."""
-
-    member: RingMember
-    lost_ms: int
-    until_ms: int
 
 
 class Splits:
@@ -82,14 +72,11 @@ class Splits:
         self._locating = locating
         self._stabilising = stabilising
         self._seed = seed
-        self.former: dict[str, Former] = {}
-        self._is_waiting = False
-        self._probes = 0
+        self.probing = Probing(ring.me, seed, PROBE, ring.settings.probe_ms, ring.engine.emit)
         self._questions = 0
         self._verifying: dict[int, RingMember] = {}
-        """Former peers that answered, by the question that was asked about each."""
-        horizon_ms = ring.settings.former_peers_horizon_ms
-        self._meetings: History[str] = History(MEETINGS_MAX, max(1, horizon_ms))
+        """Nodes that were reached, by the question that was asked about each."""
+        self._meetings: History[str] = History(MEETINGS_MAX, MEETINGS_HORIZON_MS)
         self._contacts: dict[str, int] = {}
         """Nodes of another ring that were asked who follows this one there, and how often."""
         self._busy_until_ms = 0
@@ -101,82 +88,71 @@ class Splits:
         self._is_news_due = False
         """Edges have changed while rings merged, and nobody has said since that they have."""
 
-    # --- former peers --------------------------------------------------------------------------
+    # --- nodes that may be in another ring -----------------------------------------------------
 
     def remember(self, link: Link, now_ms: int) -> None:
-        """A member was lost, and did not take leave."""
-        if link.key is None or not self._ring.settings.probe_ms:
-            return
-        until_ms = now_ms + self._ring.settings.former_peers_horizon_ms
-        self.former.pop(link.peer.node, None)
-        self.former[link.peer.node] = Former(RingMember(link.key, link.peer), now_ms, until_ms)
-        while len(self.former) > FORMER_PEERS_MAX:
-            del self.former[next(iter(self.former))]
-        self.probe_later()
-
-    def forget(self, node: str) -> None:
-        """The node is one of this ring, or has begun a new life."""
-        self.former.pop(node, None)
-
-    def probe_later(self) -> None:
-        """Try a former peer after a while."""
-        if self._is_waiting or not self.former or not self._ring.is_member:
-            return
-        self._is_waiting = True
-        self._probes += 1
-        period_ms, me = self._ring.settings.probe_ms, self._ring.me
-        about = (me.node, me.incarnation, self._probes)
-        late_ms = draw_below(period_ms, self._seed, "probe", *about)
-        self._engine.emit(SetTimer(PROBE, period_ms + late_ms))
+        """A member was lost, or has taken leave: it may be back one day, and know nobody."""
+        if link.key is not None:
+            self.probing.lost(link.peer, now_ms, link.key)
 
     def on_probe_timer(self, now_ms: int) -> None:
-        """Try the former peers whose turn it is."""
-        self._is_waiting = False
-        for node in [node for node, former in self.former.items() if former.until_ms <= now_ms]:
-            del self.former[node]
-        if now_ms >= self._busy_until_ms:
-            for node in list(self.former)[:PROBES_MAX]:
-                # To the end of the queue.
-                self.former[node] = self.former.pop(node)
-                linked = self._ring.linked(node)
-                if linked is None:
-                    self._ring.reach(node, present=False)
-                else:
-                    self.on_connected(linked, now_ms)
-        self.probe_later()
+        """Try the nodes whose turn it is."""
+        due = self.probing.take_due(now_ms)
+        if not self._ring.is_member or now_ms < self._busy_until_ms:
+            return
+        for node in due:
+            linked = self._ring.linked(node)
+            if linked is None:
+                self._ring.reach(node, present=False)
+            elif self._ring.links[linked].is_member:
+                self.probing.found(node, now_ms)
+            else:
+                self._verify(linked, now_ms)
 
     def on_connected(self, peer: PeerId, now_ms: int) -> None:
         """A link is up; if it is to a former peer, find out whether that is in the same ring."""
-        former = self.former.get(peer.node)
-        if former is None:
+        sought = self.probing.sought.get(peer.node)
+        if sought is None:
             return
-        if former.member.peer != peer:
-            self.forget(peer.node)
+        if sought.peer == peer:
+            self._verify(peer, now_ms)
+        else:
+            self.probing.soon(peer.node, now_ms)
+
+    def _verify(self, peer: PeerId, now_ms: int) -> None:
+        """Ask who stands at the key of a node that is linked, and no known member."""
+        link, sought = self._ring.links[peer], self.probing.sought[peer.node]
+        key = sought.key if link.key is None and sought.peer == peer else link.key
+        if key is None or link.is_outside:
             return
-        # It may say that it is present, and be an edge again, before the answer is there.
-        self._begin_merging(now_ms)
-        self._note_apart(former.lost_ms)
+        if sought.peer == peer:
+            # It may say that it is present, and be an edge again, before the answer is there.
+            self._begin_merging(now_ms, sought.lost_ms)
         if now_ms >= self._busy_until_ms and self._ring.is_member:
             question = QUESTION_VERIFY + self._questions % PROBES_MAX
             self._questions += 1
-            self._verifying[question] = former.member
-            self._locating.look_up(question, former.member.key, now_ms)
+            self._verifying[question] = RingMember(key, peer)
+            self._locating.look_up(question, key, now_ms)
 
     def on_verified(self, question: int, peer: PeerId | None, now_ms: int) -> None:
-        """Someone stands first at or after the key of the former peer in this ring."""
+        """Someone stands first at or after the key of the other node in this ring."""
         member = self._verifying.pop(question, None)
         if member is None or self._ring.linked(member.peer.node) != member.peer:
             return
-        if peer == member.peer:
-            # The ring went on with it, but events may have passed it by on the way over this node.
-            self._begin_merging(now_ms)
-            self.forget(peer.node)
-            self._ring.present(peer)
+        other = member.peer
+        sought = self.probing.sought.get(other.node)
+        if peer == other:
+            if sought is not None and sought.peer == other:
+                # The ring went on with it, but events may have passed it by on the way over here.
+                self._begin_merging(now_ms, sought.lost_ms)
+                self._ring.present(other)
+            self.probing.found(other.node, now_ms)
         elif now_ms >= self._busy_until_ms:
+            self._begin_merging(now_ms, None if sought is None else sought.lost_ms)
             meeting = f"{self._ring.me}#{self._questions}"
             apart_ms = self._apart_ms(now_ms)
-            self._engine.send(member.peer, RingsMeet(meeting, apart_ms))
-            self._locating.publish_news(RINGS_MEET, meeting, member.peer.node, now_ms, apart_ms)
+            self._engine.send(other, RingsMeet(meeting, apart_ms))
+            self._locating.publish_news(RINGS_MEET, meeting, other.node, now_ms, apart_ms)
 
     # --- merging -------------------------------------------------------------------------------
 
@@ -223,25 +199,22 @@ class Splits:
         if not self._meetings.add(f"{meeting} {contact}", now_ms):
             return
         self._busy_until_ms = now_ms + 2 * self._ring.settings.merge_settle_ms
-        self._begin_merging(now_ms)
-        if apart_ms:
-            self._note_apart(now_ms - apart_ms)
+        self._begin_merging(now_ms, now_ms - apart_ms if apart_ms else None)
         self._ring.following.doubt()
         if contact != self._ring.me.node:
             self._contacts[contact] = 0
             self._ask(contact)
             self._wait()
 
-    def _begin_merging(self, now_ms: int) -> None:
+    def _begin_merging(self, now_ms: int, apart_since_ms: int | None) -> None:
         if now_ms > self._merging_until_ms:
             self._apart_since_ms = None
             self._seen_version = self._engine.maintenance.version
         patience_ms = MERGE_PATIENCE * self._ring.settings.merge_settle_ms
         self._merging_until_ms = now_ms + patience_ms
-
-    def _note_apart(self, since_ms: int) -> None:
-        if self._apart_since_ms is None or since_ms < self._apart_since_ms:
-            self._apart_since_ms = since_ms
+        known_ms = self._apart_since_ms
+        if apart_since_ms is not None and (known_ms is None or apart_since_ms < known_ms):
+            self._apart_since_ms = apart_since_ms
 
     def _apart_ms(self, now_ms: int) -> int:
         """For how long the rings that merge have been two, as far as this node knows; else 0."""
@@ -273,7 +246,8 @@ class Splits:
 
     def _wait_for(self, least_ms: int) -> None:
         me = self._ring.me
-        late_ms = draw_below(least_ms, self._seed, "merge", me.node, me.incarnation, self._probes)
+        about = (me.node, me.incarnation, self._questions)
+        late_ms = draw_below(least_ms, self._seed, "merge", *about)
         self._engine.emit(SetTimer(MERGE, least_ms + late_ms))
 
     def on_merge_timer(self, now_ms: int) -> None:
@@ -298,4 +272,3 @@ class Splits:
             me = self._ring.me
             apart_ms = self._apart_ms(now_ms)
             self._locating.publish_news(RING_MERGED, str(me), me.node, now_ms, apart_ms)
-        self.probe_later()

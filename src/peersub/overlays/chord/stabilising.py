@@ -4,7 +4,8 @@ What happens at once, when members come or go (`after_change`): fingers that wer
 anew, and a successor list that has become short is filled up by asking its last entry for the
 neighbourhood. What happens from time to time (`stabilise_ms`): the successor and the predecessor
 are asked for their neighbourhoods, which brings together newcomers that missed each other, and one
-finger is located again. A node whose predecessor does not serve it publishes node-join again.
+finger is located again. A node whose predecessor does not serve it publishes node-join again. Whom
+the node is linked with is kept on disk, for the next time it starts.
 
 Departure from the paper: the successor list (`successor_list`) is filled up by asking its members,
 not by publishing.
@@ -22,12 +23,15 @@ from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.records import NeighboursStored
 
 __all__ = ["FILL", "LINKS", "STABILISE", "UNNEEDED", "LinkUpkeep", "Stabilising"]
 
 STABILISE = Timer("chord/stabilise")
 LINKS = Timer("chord/links")
 FILL = Timer("chord/fill")
+STORED_MAX = 16
+"""Neighbours that are kept on disk: those that follow."""
 FILLS_MAX = 8
 """How often the list is filled up after one change; then it is left to the next round."""
 
@@ -52,6 +56,8 @@ class Stabilising:
         self._asked_last: PeerId | None = None
         self._is_filling = False
         self._fills = 0
+        self.neighbours_stored: tuple[str, ...] = ()
+        """What the disk has: whom to turn to after a restart."""
 
     def begin(self) -> None:
         """The peer is a member: look after it from now on."""
@@ -88,9 +94,20 @@ class Stabilising:
                 self._next_k = (self._next_k + 1) % len(apart)
                 self._locating.look_up_finger(apart[self._next_k], now_ms)
             self.rounds_to_go = max(0, self.rounds_to_go - 1)
+            self._store_neighbours()
         self._asked_last = None
         self._fill_up()
         self._wait()
+
+    def _store_neighbours(self) -> None:
+        """Keep on disk whom this peer is linked with, if that has changed since the last round.
+
+        A node that is alone keeps what it had: those are whom it looks for after a restart.
+        """
+        nodes = tuple(member.peer.node for member in self._ring.topology.known[:STORED_MAX])
+        if nodes != self.neighbours_stored:
+            self.neighbours_stored = nodes
+            self._engine.home.persist(NeighboursStored(nodes))
 
     def after_change(self, now_ms: int) -> None:
         """The known members have changed."""

@@ -61,7 +61,10 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Take part in the network that these nodes belong to; the first that answers is asked."""
+    """Take part in the network that these nodes belong to; the first that answers is asked.
+
+    The node itself may be among them, and nodes that are not there yet.
+    """
 
     contacts: tuple[str, ...]
 
@@ -145,10 +148,14 @@ class PeerConnected:
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailed:
-    """The node cannot be reached, or refused: the reason is for people."""
+    """The node cannot be reached, or refused: the reason is for people.
+
+    One that `refused` is there, and will take no link as the two nodes are set up.
+    """
 
     node: str
     reason: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,10 @@ __all__ = ["HELD_LIGHT_MAX", "Links"]
 
 HELD_LIGHT_MAX = 256
 """Light messages on one link that wait while there is no path; the oldest are dropped."""
-
 LINKS_MAX = 65_536
 """Links beyond which no node is welcome over a relay."""
-
 REFUSALS_KEPT_MAX = 64
 """Nodes of which is remembered why there can be no link to them."""
-
 CLOSING_RESENDS = 8
 """How many times `resend_ms` a link may take to say goodbye."""
 
@@ -244,9 +241,11 @@ class Links:
                 self.tunnels.found(link)
         self.say_hello(link, node)
 
-    def connect_failed(self, node: str, reason: str) -> None:
+    def connect_failed(self, node: str, reason: str, *, refused: bool = False) -> None:
         """There is no connection to be had."""
         link = self.table.get(node)
+        if refused:
+            self._keep_refusal(node, reason)
         if link is None or link.is_connected:
             return
         if link.search is not None and self.tunnels:
@@ -389,7 +388,7 @@ class Links:
             if link.holders:
                 self.tell(link.holders, PeerLost(link.peer, reason))
             elif link.asked:
-                self.tell(link.asked, ConnectFailed(link.node, reason))
+                self.tell(link.asked, ConnectFailed(link.node, reason, refused=True))
             else:
                 self.effects.append(Drop(reason, None, hello.peer))
             link.holders = link.asked = ()
@@ -452,7 +451,8 @@ class Links:
             self.tell(link.holders, PeerLost(link.peer, reason))
             link.holders = ()
         if link.asked and link.state in (_DIALLING, _GREETING):
-            self.tell(link.asked, ConnectFailed(link.node, reason))
+            refused = self.refusals.get(link.node) == reason
+            self.tell(link.asked, ConnectFailed(link.node, reason, refused))
             link.asked = ()
         if self.tunnels:
             self.tunnels.link_ended(link)

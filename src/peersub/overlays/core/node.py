@@ -132,7 +132,7 @@ class Node:
         elif isinstance(cause, PeerLost):
             links.lost(cause.peer, cause.reason)
         elif isinstance(cause, ConnectFailed):
-            links.connect_failed(cause.node, cause.reason)
+            links.connect_failed(cause.node, cause.reason, refused=cause.refused)
         elif isinstance(cause, PeerInDoubt):
             links.doubts.silent(cause.peer.node)
         elif isinstance(cause, PeerHeard):

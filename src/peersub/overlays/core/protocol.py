@@ -20,10 +20,11 @@ class Overlay(Protocol):
 
     A peer may offer more, and who asks lives without it: `relays_for(node)`, the peers to ask first
     for a way to a node whose link broke; `is_joining`, whether it is still on its way into the
-    network; `is_mending`, whether a part of it has lost its place there;
-    `waiting_on(subscription)`, the peers whose answer a subscription needs to be ready;
-    `fingerprint()`, a value that changes whenever the description does; and for links that are set
-    up from outside, which come without PeerConnected, `peer_offers(peer, features)`.
+    network; `is_mending`, whether a part of it has lost its place there; `missing_nodes`, those
+    that should be with it in the network and that it looks for; `waiting_on(subscription)`, the
+    peers whose answer a subscription needs to be ready; `fingerprint()`, a value that changes
+    whenever the description does; and for links that are set up from outside, which come without
+    PeerConnected, `peer_offers(peer, features)`.
     """
 
     name: str

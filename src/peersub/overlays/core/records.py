@@ -16,6 +16,7 @@ __all__ = [
     "EventSeen",
     "EventStored",
     "IdentityStored",
+    "NeighboursStored",
     "Record",
     "SubscriptionRemoved",
     "SubscriptionStored",
@@ -27,6 +28,13 @@ class IdentityStored:
     """The place of the node in its overlay, kept over restarts; its meaning is the overlay's."""
 
     identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NeighboursStored:
+    """Whom the node is linked with now: nodes to turn to when it starts again."""
+
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,7 @@ class EventSeen:
 
 Record: TypeAlias = (
     IdentityStored
+    | NeighboursStored
     | SubscriptionStored
     | SubscriptionRemoved
     | EventStored

@@ -66,8 +66,6 @@ class FloodSettings:
     """Nodes that it has heard of and may connect to."""
     probe_ms: int = 5_000
     """How often it tries to reach one of its former neighbours; 0 for never."""
-    former_horizon_ms: int = 600_000
-    """How long it remembers them. Parts that were split for longer stay apart."""
     home: HomeSettings = field(default_factory=HomeSettings)
 
 
@@ -88,11 +86,13 @@ class FloodPeer:
         self._neighbours: dict[str, PeerId] = {}
         self._known: dict[str, None] = {}
         self._connecting: dict[str, None] = {}
-        self._former: dict[str, int] = {}
+        self._former: dict[str, None] = {}
         self._searching = False
         self._probing = False
         self._leaving = False
-        self._has_contacts = False
+        self._contacts: tuple[str, ...] = ()
+        self._awaited: dict[str, None] = {}
+        """Contacts of which it is not known yet whether they are there."""
 
     # --- the interface -------------------------------------------------------------------------
 
@@ -136,8 +136,11 @@ class FloodPeer:
 
     @property
     def takes_part(self) -> bool:
-        """Whether it is linked to the network that it was to join, or has begun one."""
-        return bool(self._neighbours) or not self._has_contacts
+        """Whether it is linked to the network that it was to join, or has begun one.
+
+        One whose contacts are not there goes on trying them: a link makes two networks one.
+        """
+        return bool(self._neighbours) or not self._awaited
 
     def describe(self) -> Mapping[str, Any]:
         """The state as plain values."""
@@ -205,24 +208,29 @@ class FloodPeer:
             case Start():
                 pass
             case Join(contacts):
-                self._has_contacts = any(node != self.me.node for node in contacts)
+                self._contacts = tuple(node for node in contacts if node != self.me.node)
+                self._awaited = dict.fromkeys(self._contacts)
                 for node in contacts:
                     self._learn(node)
-                self._search()
+                self._search(at_least=len(self._contacts))
             case PeerConnected(peer):
                 self._on_connected(peer)
             case PeerLost(peer):
                 if self._neighbours.get(peer.node) == peer:
-                    self._on_lost(peer, now_ms)
-            case ConnectFailed(node):
+                    self._on_lost(peer)
+            case ConnectFailed(node, _, refused):
                 self._connecting.pop(node, None)
+                if node in self._contacts and not refused:
+                    self._awaited.pop(node, None)
+                    self._former[node] = None
+                    self._probe_later()
                 self._search_later()
             case TimerFired(timer) if timer == _SEARCH:
                 self._searching = False
                 self._search()
             case TimerFired(timer) if timer == _PROBE:
                 self._probing = False
-                self._probe(now_ms)
+                self._probe()
             case Leave():
                 self._leaving = True
                 for peer in self.links():
@@ -238,9 +246,9 @@ class FloodPeer:
         self._neighbours[peer.node] = peer
         self._out.send(peer, NeighboursWanted())
 
-    def _on_lost(self, peer: PeerId, now_ms: int) -> None:
+    def _on_lost(self, peer: PeerId) -> None:
         del self._neighbours[peer.node]
-        self._former[peer.node] = now_ms
+        self._former[peer.node] = None
         while len(self._former) > self.settings.known_nodes_max:
             del self._former[next(iter(self._former))]
         # One more than it had: what is left of the graph grows together at other places.
@@ -268,11 +276,8 @@ class FloodPeer:
         while len(self._known) > self.settings.known_nodes_max:
             del self._known[next(iter(self._known))]
 
-    def _probe(self, now_ms: int) -> None:
+    def _probe(self) -> None:
         """Try the former neighbour that was tried longest ago."""
-        oldest_ms = now_ms - self.settings.former_horizon_ms
-        for node in [node for node, lost_ms in self._former.items() if lost_ms < oldest_ms]:
-            del self._former[node]
         if self._former and not self._leaving:
             node = next(iter(self._former))
             self._former[node] = self._former.pop(node)

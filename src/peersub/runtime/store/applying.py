@@ -11,11 +11,13 @@ from peersub.overlays.core.records import (
     EventSeen,
     EventStored,
     IdentityStored,
+    NeighboursStored,
     Record,
 )
 from peersub.runtime.store import changes as kinds
 from peersub.runtime.store.facts import (
     IDENTITY,
+    NEIGHBOURS,
     NODE_NAME,
     count_commit,
     new_epoch,
@@ -29,6 +31,7 @@ from peersub.runtime.store.reading import store_mark
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.staging import Staging
 from peersub.runtime.store.trimming import Cut
+from peersub.wire import encode_record
 
 __all__ = ["Applier"]
 
@@ -130,6 +133,8 @@ class Applier:
             self.history.add(record.event_id, record.at_ms)
         elif isinstance(record, IdentityStored):
             set_fact(self._connection, IDENTITY, record.identity)
+        elif isinstance(record, NeighboursStored):
+            set_fact(self._connection, NEIGHBOURS, encode_record(record))
 
     def _append(self, change: kinds.AppendToLog) -> None:
         self.log.append(change.publication, change.subscriptions, change.at_ms, change.hops)

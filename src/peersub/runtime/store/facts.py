@@ -10,6 +10,7 @@ __all__ = [
     "IDENTITY",
     "INCARNATION",
     "LOG_EPOCH",
+    "NEIGHBOURS",
     "NODE_NAME",
     "commits",
     "count_commit",
@@ -23,6 +24,7 @@ __all__ = [
 
 NODE_NAME: Final = "node name"
 IDENTITY: Final = "identity"
+NEIGHBOURS: Final = "neighbours"
 INCARNATION: Final = "incarnation"
 LOG_EPOCH: Final = "log epoch"
 _COMMITS: Final = "commits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -11,12 +12,13 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored, Record, SubscriptionStored
 from peersub.overlays.core.store_marks import StoreMark
-from peersub.runtime.store.facts import IDENTITY, LOG_EPOCH, commits, fact
+from peersub.runtime.store.facts import IDENTITY, LOG_EPOCH, NEIGHBOURS, commits, fact
 from peersub.runtime.store.history import restored_events
 from peersub.runtime.store.log import next_position
 from peersub.runtime.store.rows import event_of, names_of
 from peersub.runtime.store.schema import EVENT_COLUMNS
 from peersub.runtime.store.staging import StageState
+from peersub.wire import WireError, decode_record
 
 __all__ = [
     "DurableSubscription",
@@ -143,6 +145,10 @@ def restored_records(connection: sqlite3.Connection) -> tuple[Record, ...]:
     identity = fact(connection, IDENTITY)
     if identity is not None:
         records.append(IdentityStored(identity))
+    neighbours = fact(connection, NEIGHBOURS)
+    if neighbours is not None:
+        with suppress(WireError):  # A damaged one is no reason not to start.
+            records.append(decode_record(neighbours))
     records.extend(
         SubscriptionStored(durable.name, durable.filter)
         for durable in durable_subscriptions(connection)

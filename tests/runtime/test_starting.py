@@ -1,0 +1,154 @@
+"""One command line per node serves its first start, restarts, and a start of all at once."""
+
+import asyncio
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from peersub.overlays.core.publication import Delivery
+from peersub.runtime.live_node import LiveNode, StartError
+from peersub.runtime.settings import NodeSettings
+from runtime.live_network import until
+
+KEPT = Delivery.AT_LEAST_ONCE
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses at which nobody listens just now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+def node(
+    listen: str, join: list[str], overlay: str = "chord", data: Path | None = None
+) -> LiveNode:
+    settings = NodeSettings(
+        listen=listen, join=tuple(join), overlay=overlay, data=data, columns=False
+    )
+    return LiveNode(settings)
+
+
+def neighbours(each: LiveNode) -> set[str]:
+    """The nodes with which it is in one network, when the network is small."""
+    described = each.status()["overlay"]
+    named = described.get("successors") or described.get("neighbours") or ()
+    return {name.partition("~")[0] for name in named}
+
+
+async def until_one(nodes: list[LiveNode]) -> None:
+    everybody = {each.name for each in nodes}
+    await until(
+        lambda: all({each.name, *neighbours(each)} == everybody for each in nodes),
+        "one network",
+    )
+
+
+async def stop_all(nodes: list[LiveNode]) -> None:
+    for each in nodes:
+        await each.stop(leave=False)
+
+
+@pytest.mark.parametrize("overlay", ["chord", "flood"])
+def test_three_nodes_with_one_list_start_at_once(overlay: str) -> None:
+    async def run() -> None:
+        addresses = free_addresses(3)
+        nodes = [node(each, addresses, overlay) for each in addresses]
+        try:
+            await asyncio.gather(*(each.start() for each in nodes))
+            await until_one(nodes)
+        finally:
+            await stop_all(nodes)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("overlay", ["tree", "containment", "similarity", "dag", "reach"])
+def test_where_networks_do_not_merge_the_first_of_the_list_begins(overlay: str) -> None:
+    async def run() -> None:
+        addresses = free_addresses(2)
+        first, second = (node(each, addresses, overlay) for each in addresses)
+        starting = asyncio.create_task(second.start())
+        try:
+            await first.start()
+            await starting
+            assert second.status()["links"].keys() == {first.name}
+        finally:
+            await stop_all([first, second])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("has_data", [True, False], ids=["data", "no-data"])
+@pytest.mark.parametrize("takes_leave", [True, False], ids=["leave", "kill"])
+def test_a_seed_that_starts_again_as_it_did_first_is_in_the_network_again(
+    tmp_path: Path, has_data: bool, takes_leave: bool
+) -> None:
+    async def run() -> None:
+        addresses = free_addresses(3)
+        data = tmp_path / "seed" if has_data else None
+        nodes = [node(addresses[0], [], data=data)]
+        nodes += [node(each, addresses[:1]) for each in addresses[1:]]
+        try:
+            for each in nodes:
+                await each.start()
+            await until_one(nodes)
+            await nodes[0].stop(leave=takes_leave)
+            await until_one(nodes[1:])
+            nodes[0] = node(addresses[0], [], data=data)
+            await nodes[0].start()
+            await until_one(nodes)
+        finally:
+            await stop_all(nodes)
+
+    asyncio.run(run())
+
+
+def test_a_node_says_that_nobody_answers_and_finds_them_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        addresses = free_addresses(2)
+        nodes = [node(each, addresses) for each in addresses]
+        try:
+            with caplog.at_level(logging.WARNING, "peersub"):
+                await nodes[0].start()
+            assert f"cannot join via {addresses[1]}" in caplog.text
+            assert "beginning a network" in caplog.text
+            await nodes[1].start()
+            await until_one(nodes)
+        finally:
+            await stop_all(nodes)
+
+    asyncio.run(run())
+
+
+def test_a_node_of_another_network_does_not_start() -> None:
+    async def run() -> None:
+        first = node("127.0.0.1:0", [])
+        await first.start()
+        other = LiveNode(NodeSettings(join=(first.name,), network="other", columns=False))
+        try:
+            with pytest.raises(StartError, match=r"cannot join via .*network differs"):
+                await other.start()
+        finally:
+            await stop_all([first, other])
+
+    asyncio.run(run())
+
+
+def test_a_node_that_names_itself_in_other_words_begins_alone() -> None:
+    async def run() -> None:
+        (address,) = free_addresses(1)
+        alone = node(address, [address.replace("127.0.0.1", "localhost")])
+        try:
+            await alone.start()
+            assert neighbours(alone) == set()
+        finally:
+            await stop_all([alone])
+
+    asyncio.run(run())
