@@ -173,6 +173,7 @@ MESSAGES: dict[str, Any] = {
     "revocation-told": client.RevocationTold(7, b'{"serial": "1f"}'),
     "answered": client.Answered(7, "the authority of this network has not signed that"),
     "durable-losses": client.DurableLosses(7, 345, 1),
+    "subscription-phases": client.SubscriptionPhases(client.SubscriptionPhase.READY, (7, 8, 300)),
     "move-proposed": client.MoveProposed(7, "10.0.0.8:7001"),
     "move-followed": client.MoveFollowed(7),
     "status-wanted": client.StatusWanted(1),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import count
@@ -23,6 +24,7 @@ from peersub.wire.client_messages import (
     CLIENT_VERSION,
     LOSSES,
     MOVES,
+    PHASES,
     Answered,
     Batch,
     ClientHello,
@@ -41,11 +43,15 @@ from peersub.wire.client_messages import (
     RevocationTold,
     StatusGiven,
     StatusWanted,
+    SubscriptionPhase,
+    SubscriptionPhases,
     SubscriptionState,
 )
 
 __all__ = ["Consumer", "Link", "PublishOwner", "Session"]
 
+SUBSCRIPTIONS_ASKED_MAX: Final = 1_024
+"""Subscriptions that the node was asked for and has not answered; further ones wait for that."""
 PUBLICATIONS_OPEN_MAX: Final = 4_096
 """Publications that have not ended; whoever publishes more waits."""
 PUBLICATIONS_OPEN_BYTES_MAX: Final = 2 * 1_024 * 1_024
@@ -137,6 +143,11 @@ class Session:
         self._greeting: asyncio.Future[ClientWelcome] | None = None
         self._numbers = count(1)
         self._consumers: dict[int, Consumer] = {}
+        self._to_ask: deque[int] = deque()
+        """Subscriptions that the node has not been asked for yet, in order."""
+        self._asked_for: dict[int, None] = {}
+        """Those that it has not answered yet."""
+        self._unready: dict[int, None] = {}
         self._open: dict[int, _Open] = {}
         self._open_bytes = 0
         self._open_events = 0
@@ -165,7 +176,7 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = (LOSSES, *((BATCHES,) if _has_columns() else ()))
+        features = (LOSSES, PHASES, *((BATCHES,) if _has_columns() else ()))
         features += (MOVES,) if self.moves else ()
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
@@ -186,6 +197,8 @@ class Session:
         for number, each in list(self._open.items()):
             if each.published.delivery is Delivery.BEST_EFFORT:
                 self._end(number, f"the connection was lost on the way: {reason}")
+        self._to_ask.clear()
+        self._asked_for.clear()
         if was_greeted:
             for consumer in list(self._consumers.values()):
                 consumer.on_lost()
@@ -220,11 +233,10 @@ class Session:
         self.welcome = welcome
         self._is_greeted = True
         self._greeting.set_result(welcome)
-        again: list[Message] = []
-        for consumer in self._consumers.values():
-            again += consumer.begin()
-        again += [each.wanted(number) for number, each in self._open.items()]
-        self.send(again)
+        self._to_ask.extend(self._consumers)
+        self._unready = dict.fromkeys(self._consumers)
+        self._ask_for_more()
+        self.send([each.wanted(number) for number, each in self._open.items()])
 
     # --- talking ---------------------------------------------------------------------------------
 
@@ -252,9 +264,10 @@ class Session:
                 for number, reason in message.failures:
                     self._end(number, reason)
             elif isinstance(message, SubscriptionState):
-                consumer = consumers.get(message.number)
-                if consumer is not None:
-                    consumer.on_state(message)
+                self._on_state(message)
+            elif isinstance(message, SubscriptionPhases):
+                for number in message.numbers:
+                    self._on_state(SubscriptionState(number, message.phase))
             elif isinstance(message, DurableLosses):
                 consumer = consumers.get(message.number)
                 if consumer is not None:
@@ -294,12 +307,43 @@ class Session:
         """A subscription begins."""
         self.check_open()
         self._consumers[number] = consumer
+        self._unready[number] = None
         if self._is_greeted:
-            self.send(consumer.begin())
+            self._to_ask.append(number)
+            self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """Ask the node for further subscriptions, while it has not too many to answer."""
+        wanted: list[Message] = []
+        while self._to_ask and len(self._asked_for) < SUBSCRIPTIONS_ASKED_MAX:
+            number = self._to_ask.popleft()
+            consumer = self._consumers.get(number)
+            if consumer is not None:
+                self._asked_for[number] = None
+                wanted += consumer.begin()
+        self.send(wanted)
+
+    def _on_state(self, state: SubscriptionState) -> None:
+        self._asked_for.pop(state.number, None)
+        if state.phase is not SubscriptionPhase.PENDING:
+            self._unready.pop(state.number, None)
+        consumer = self._consumers.get(state.number)
+        if consumer is not None:
+            consumer.on_state(state)
+        if self._to_ask:
+            self._ask_for_more()
+
+    @property
+    def unready(self) -> int:
+        """Subscriptions that are not ready yet: as long as they get fewer, the node goes on."""
+        return len(self._unready)
 
     def remove(self, number: int) -> None:
         """A subscription is over."""
         self._consumers.pop(number, None)
+        self._unready.pop(number, None)
+        self._asked_for.pop(number, None)
+        self._ask_for_more()
         if not self._consumers and self.on_unused is not None:
             self.on_unused()
 

@@ -207,17 +207,23 @@ class Subscription:
         """Wait until the subscription has reached every publisher.
 
         Args:
-            timeout: seconds; None waits for as long as it takes.
+            timeout: seconds without progress; None waits for as long as it takes. As long as more
+                of the client's subscriptions become ready, this one has its turn still to come.
 
         Raises:
-            NotReadyError: not in time; it names the nodes that have not answered.
+            NotReadyError: no progress in time; it names the nodes that have not answered.
             SubscriptionEndedError: it has ended.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._until(lambda: self.is_ready)
-        except TimeoutError:
-            raise await self._not_ready(timeout) from None
+        least = self._leg.session.unready
+        while not self.is_ready:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._until(lambda: self.is_ready)
+            except TimeoutError:
+                left = self._leg.session.unready
+                if left >= least:
+                    raise await self._not_ready(timeout) from None
+                least = left
 
     async def _not_ready(self, timeout: float | None) -> NotReadyError:
         self._changed.clear()

@@ -5,6 +5,10 @@ for several subscriptions of the client that come in one turn of the loop leave 
 answers about publications are collected in the same way. When the connection is lost, subscriptions
 end, and durable ones are left to go on without their consumer.
 
+A client may ask for thousands of subscriptions at once, and end as many: a turn of the loop takes
+in `CHANGES_PER_TURN` of them, the rest waits in order (`turns`), and no more is read meanwhile.
+What has become of them is told for many at once, to clients that say `PHASES`.
+
 Nothing here waits for the client: beyond its credit events queue in bounds (`client_queue`), and
 what it publishes while the node's links are congested is held back by not reading from it.
 
@@ -14,6 +18,7 @@ What a client may do is asked of `ClientRules` (`client_ports`).
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +26,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX, ClientOutbox
+from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX, ClientOutbox, phase_messages
 from peersub.runtime.client_ports import (
     ClientConnection,
     ClientRules,
@@ -35,11 +40,13 @@ from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.client_status import StatusAnswers
 from peersub.runtime.client_texts import client_named, narrowing_of, since_of, text_of
 from peersub.runtime.sinks import DurableOptions
+from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
     LOSSES,
     MOVES,
+    PHASES,
     Acknowledged,
     Answered,
     ClientHello,
@@ -65,6 +72,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientDoor"]
 
+CHANGES_PER_TURN: Final = 32
+"""Subscriptions of a client that begin or end in one turn of the loop."""
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
 
@@ -81,6 +90,7 @@ class ClientDoor:
         holders: of the node's durable subscriptions, shared by all of its doors.
         usage: what the client's identity uses, shared by all of its doors.
         status: what the client is told about the node, if more than the node says itself.
+        turns: shared by all doors of a node.
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class ClientDoor:
         holders: DurableHolders | None = None,
         usage: Usage | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.label = label
         self.client_name = ""
@@ -107,12 +118,21 @@ class ClientDoor:
         self._holders = holders or DurableHolders()
         self._usage = usage or Usage()
         self._status_answers = StatusAnswers(connection, status or node.status)
+        self._turns = turns or Turns()
+        self._inbox: deque[Message] = deque()
+        """What the client said and had no turn yet."""
+        self._is_waiting = False
+        self._ending: deque[str] = deque()
+        """Subscriptions of a client that is gone, which are to end."""
         self._consumers: dict[int, QueuedConsumer] = {}
+        self._phases: dict[int, SubscriptionPhase] = {}
+        """What is to be told about subscriptions, by their numbers."""
         self._outbox = ClientOutbox()
         self._publications = ClientPublications(
             node, connection, self.rules, self._usage.publishing, self._plan_flush
         )
         self._takes_columns = False
+        self._takes_phases = False
         self._hears_moves = False
         self._hears_losses = False
         self._followed: int | None = None
@@ -161,10 +181,26 @@ class ClientDoor:
 
     def on_messages(self, messages: Sequence[Message]) -> None:
         """Messages of the client, in order."""
+        self._inbox.extend(messages)
+        if not self._is_waiting and self._take_some():
+            self._is_waiting = True
+            self._connection.hold_reading(hold=True)
+            self._turns.ask(self._take_more)
+
+    def _take_more(self) -> bool:
+        """Take in what fits into a turn; whether more is left."""
+        if self._take_some():
+            return True
+        self._is_waiting = False
+        if not self._is_lost:
+            self._connection.hold_reading(hold=False)
+        return False
+
+    def _take_some(self) -> bool:
         wanted: list[PublishWanted] = []
-        for message in messages:
-            if self._is_lost:
-                return
+        changes_left = CHANGES_PER_TURN
+        while self._inbox and changes_left and not self._is_lost:
+            message = self._inbox.popleft()
             if not self._is_greeted:
                 self._on_first(message)
             elif isinstance(message, PublishWanted):
@@ -173,6 +209,7 @@ class ClientDoor:
                 # A subscription that was asked for after an event does not get it.
                 self._publications.publish(wanted)
                 wanted = []
+                changes_left -= isinstance(message, SubscribeWanted | UnsubscribeWanted)
                 handler = self._handlers.get(type(message))
                 if handler is None:
                     self.refuse(f"a client does not say {message_kind(message)}")
@@ -180,6 +217,7 @@ class ClientDoor:
                     handler(message)
         if not self._is_lost:
             self._publications.publish(wanted)
+        return bool(self._inbox)
 
     def _on_first(self, message: Message) -> None:
         if not isinstance(message, ClientHello):
@@ -192,6 +230,7 @@ class ClientDoor:
         else:
             self._is_greeted = True
             self._takes_columns = BATCHES in message.features
+            self._takes_phases = PHASES in message.features
             self._hears_moves = MOVES in message.features
             self._hears_losses = LOSSES in message.features
             self.client_name = message.name
@@ -214,13 +253,25 @@ class ClientDoor:
         if self._is_lost:
             return
         self._is_lost = True
+        self._inbox.clear()
         for consumer in self._consumers.values():
+            if consumer.is_held and not consumer.is_durable:
+                consumer.is_held = False
+                self._ending.append(consumer.name)
             self._release(consumer)
             self._usage.subscriptions -= 1
         self._consumers.clear()
         self._outbox.taken()
         self._publications.end()
         self._status_answers.end()
+        if self._end_some():
+            self._turns.ask(self._end_some)
+
+    def _end_some(self) -> bool:
+        """End subscriptions that nobody holds any more, as many as fit into a turn."""
+        for _ in range(min(len(self._ending), CHANGES_PER_TURN)):
+            self._node.detach(self._ending.popleft())
+        return bool(self._ending)
 
     # --- subscriptions ---------------------------------------------------------------------------
 
@@ -309,9 +360,8 @@ class ClientDoor:
             consumer.is_held = False
         else:
             self._release(consumer)
-        ended = SubscriptionState(message.number, SubscriptionPhase.ENDED, dropped=consumer.dropped)
-        self._flush()
-        self._connection.send((ended,))
+        consumer.phase, consumer.detail = SubscriptionPhase.ENDED, ""
+        self._tell(consumer)
 
     def _release(self, consumer: QueuedConsumer) -> None:
         """The consumer is gone; a durable subscription goes on without it."""
@@ -343,6 +393,11 @@ class ClientDoor:
         is_pending = consumer.phase is SubscriptionPhase.PENDING
         if with_waiting and is_pending and self.rules.may_observe(self.identity):
             waiting_on = self._node.waiting_on(consumer.name)[:NUMBERS_PER_MESSAGE_MAX]
+        if self._takes_phases and not (with_waiting or consumer.detail or consumer.dropped):
+            self._phases[consumer.number] = consumer.phase
+            self._plan_flush()
+            return
+        self._flush()
         self._connection.send(
             (
                 SubscriptionState(
@@ -471,7 +526,14 @@ class ClientDoor:
     def _flush(self) -> None:
         if self._is_lost:
             return
-        messages: list[Message] = [*self._outbox.taken(), *self._publications.answers()]
+        phases, self._phases = self._phases, {}
+        # What has ended said so after its last event, and what began does so before its first.
+        messages: list[Message] = [
+            *phase_messages(phases, SubscriptionPhase.PENDING, SubscriptionPhase.READY),
+            *self._outbox.taken(),
+            *phase_messages(phases, SubscriptionPhase.ENDED),
+            *self._publications.answers(),
+        ]
         if not messages:
             return
         self._connection.send(messages)

@@ -24,6 +24,7 @@ from peersub.runtime.connection import Connection, Handler
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.security.identity import PeerIdentity, Role
 from peersub.runtime.security.permissions import Permissions, PermissionsError
+from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import ClientHello, ClientRefused
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class ClientGate:
         self._security = security
         self._holders = DurableHolders()
         self._usages = Usages()
+        self._turns = Turns()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}
 
@@ -103,6 +105,7 @@ class ClientGate:
             holders=self._holders,
             usage=usage,
             status=lambda: self.status_for(identity, rules),
+            turns=self._turns,
         )
         self._doors[door] = usage
         return door
@@ -185,6 +188,7 @@ class _TcpClient:
     def __init__(self, connection: Connection, gate: ClientGate) -> None:
         self.door: ClientDoor | None = None
         self.identity = _identity_of(connection)
+        self._holds = 0
         self._connection = connection
         self._gate = gate
         self._transport: Handler = connection.handler
@@ -214,8 +218,9 @@ class _TcpClient:
             then()
 
     def hold_reading(self, *, hold: bool) -> None:
-        """Stop, or go on, taking what the client says."""
-        if hold:
+        """Stop, or go on, taking what the client says; each stop needs its go."""
+        self._holds += 1 if hold else -1
+        if self._holds:
             self._connection.pause_reading()
         else:
             self._connection.resume_reading()

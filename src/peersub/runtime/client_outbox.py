@@ -7,6 +7,7 @@ Events of a batch come subscription by subscription, and leave in the order of t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -16,18 +17,33 @@ from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_queue import Waiting, event_bytes
 from peersub.wire import WireError, sealed
-from peersub.wire.client_messages import Delivered, DeliveredBatch
+from peersub.wire.client_messages import (
+    Delivered,
+    DeliveredBatch,
+    SubscriptionPhase,
+    SubscriptionPhases,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["NUMBERS_PER_MESSAGE_MAX", "PLACE_TYPE", "ClientOutbox"]
+__all__ = ["NUMBERS_PER_MESSAGE_MAX", "PLACE_TYPE", "ClientOutbox", "phase_messages"]
 
 PLACE_TYPE: Final = "<u4"
 """Of places in a batch, as they travel."""
 
 NUMBERS_PER_MESSAGE_MAX: Final = 4_096
 """Subscriptions in one message about an event, publications in one answer: what headers hold."""
+
+
+def phase_messages(
+    phases: Mapping[int, SubscriptionPhase], *wanted: SubscriptionPhase
+) -> Iterator[SubscriptionPhases]:
+    """What tells the subscriptions that are in one of these phases, for many at once."""
+    for phase in wanted if phases else ():
+        numbers = [number for number, its in phases.items() if its is phase]
+        for start in range(0, len(numbers), NUMBERS_PER_MESSAGE_MAX):
+            yield SubscriptionPhases(phase, tuple(numbers[start : start + NUMBERS_PER_MESSAGE_MAX]))
 
 
 class _Outgoing:

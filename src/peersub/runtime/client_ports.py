@@ -29,7 +29,7 @@ __all__ = [
 class DoorLimits:
     """What one client may ask for."""
 
-    subscriptions_max: int = 10_000
+    subscriptions_max: int = 100_000
     """Of its identity, over all of its connections at the node."""
     queue_max: int = 1_000_000
     """Events that wait for one subscription; a client that asks for more gets this."""

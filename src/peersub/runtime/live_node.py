@@ -72,7 +72,7 @@ OnEnded: TypeAlias = Callable[[str, str | None, int], None]
 
 PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
-SUBSCRIPTIONS_MAX: Final = 100_000
+SUBSCRIPTIONS_MAX: Final = 200_000
 RELIEF_CHECK_S: Final = 0.1
 ABANDONED_CHECK_S: Final = 60.0
 """How often it is looked which durable subscriptions have had no consumer for too long."""

@@ -282,6 +282,15 @@ class _Drawing:
         tunnels = acknowledge and self._random.random() < 0.6
         return {"acknowledge": acknowledge, "tunnels": tunnels}
 
+    def _slices(self) -> dict[str, object]:
+        """How changes of filters are taken in; drawn apart: the other draws stay what they were."""
+        random = Random(f"swarm/{self._seed}/slices")
+        return {
+            "burst_ms": random.choice((0, 0, 5)),
+            "rows_per_turn": random.choice((64, 2)),
+            "pooled_from": random.choice((256, 1)),
+        }
+
     def _settings(self) -> dict[str, object]:
         random = self._random
         settings: dict[str, object] = {}
@@ -289,8 +298,7 @@ class _Drawing:
             settings["strategy"] = random.choice(STRATEGIES)
             settings["rows_max"] = random.choice((4, 16, 64))
             settings["coalesce_ms"] = random.choice((0, 0, 20))
-            settings["rows_per_turn"] = random.choice((64, 2))
-            settings["pooled_from"] = random.choice((256, 1))
+            settings |= self._slices()
         match self._overlay:
             case "chord":
                 # Crowded, so that keys collide, but with a place for each that may come.

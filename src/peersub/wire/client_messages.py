@@ -28,6 +28,7 @@ __all__ = [
     "CLIENT_VERSION",
     "LOSSES",
     "MOVES",
+    "PHASES",
     "Acknowledged",
     "Answered",
     "Batch",
@@ -54,6 +55,7 @@ __all__ = [
     "StatusWanted",
     "SubscribeWanted",
     "SubscriptionPhase",
+    "SubscriptionPhases",
     "SubscriptionState",
     "UnsubscribeWanted",
 ]
@@ -71,6 +73,10 @@ LOSSES: Final = "losses"
 MOVES: Final = "moves"
 """A feature of the node: it may propose to subscriptions to move to another node; and of the
 client: it wants to hear of that."""
+
+
+PHASES: Final = "phases"
+"""A feature of the client: it takes what has become of many subscriptions in one message."""
 
 
 class Overflow(IntEnum):
@@ -151,6 +157,17 @@ class SubscriptionState(Message):
     dropped: int = 0
     """Events that its queue had no room for, since it began; of a durable one, those that the log
     had no room for before they were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPhases(Message):
+    """These subscriptions are in this phase, and nothing more is to be said of them.
+
+    Only for a client that says `PHASES`.
+    """
+
+    phase: SubscriptionPhase
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

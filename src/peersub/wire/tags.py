@@ -211,6 +211,8 @@ MESSAGES: Final[dict[int, type]] = {
     229: reach.LoadTold,
     230: reach.LeaveAsked,
     231: reach.LeaveAgreed,
+    # clients again: 232 to 239
+    232: client.SubscriptionPhases,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

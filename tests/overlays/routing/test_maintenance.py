@@ -53,6 +53,7 @@ class Story:
         chosen = StrategySettings(strategy=strategy, sample=tuple(EVENTS[::3]), **settings)
         # Changes that come in slices, and tables that are asked together, make no difference.
         slices = {"rows_per_turn": (64, 1, 3)[seed % 3], "pooled_from": (256, 1)[seed // 3 % 2]}
+        slices["burst_ms"] = (0, 0, 0, 5)[seed % 4]
         self.network = FilterNetwork(topologies, chosen, random, coalesce_ms, **slices)
         self.network.on_ready = self.check_ready
         self.network.connect_all()
@@ -411,6 +412,21 @@ def test_changes_can_be_collected_over_time():
     network.run()
     assert network.sent == {FilterUpdate: 1, FilterConfirmed: 1}
     assert len(network.ready) == 5
+
+
+def test_the_first_of_many_changes_are_passed_on_at_once():
+    topologies = random_tree(2, Random(0))
+    network = FilterNetwork(topologies, StrategySettings(), Random(1), burst_ms=50)
+    network.connect_all()
+    network.run()
+    network.sent.clear()
+    peer = PeerId("n0")
+    for number in range(20):
+        network.subscribe(peer, f"s{number}", Filter(f"a = {number}"))
+    assert network.sent == {FilterUpdate: 8}
+    network.run()
+    assert network.sent[FilterUpdate] == 9
+    assert len(network.ready) == 20
 
 
 def test_scopes_that_cannot_be_understood_are_refused():

@@ -55,7 +55,7 @@ from peersub.overlays.routing.publishers import Publisher
 from peersub.overlays.routing.rows import NO_ROWS, Rows, control_rows
 from peersub.overlays.routing.strategies import Strategy, make_strategy
 from peersub.overlays.routing.tables import EdgeTable, Outcome
-from peersub.overlays.routing.topology import NOWHERE, Reach, Scope, Topology
+from peersub.overlays.routing.topology import NOWHERE, Reach, Scope, Topology, reach_of
 
 __all__ = ["FLUSH_TIMER", "FilterMaintenance", "MaintenanceSettings"]
 
@@ -64,6 +64,8 @@ ROWS_SENT_PER_TURN: Final = 1_024
 """Rows that a publisher is sent before others have their turn; parts of updates stay whole."""
 TURN_PAUSE_MS: Final = 1
 """Until the next turn of what is too much for one."""
+AT_ONCE_MAX: Final = 8
+"""Changes in a row that are passed on at once before those that follow are collected."""
 MISMATCHES_MAX: Final = 3
 """Whole tables in a row that may come with another digest than they have."""
 
@@ -91,7 +93,7 @@ class FilterMaintenance:
         self.settings = settings
         self.strategy = strategy or make_strategy(settings.strategy)
         self._topology = topology
-        self._reach = _reach_of(topology) if settings.strategy.exact_reach else None
+        self._reach = reach_of(topology) if settings.strategy.exact_reach else None
         self._local = self.strategy.local_rows(me)
         self._control: dict[str, Intervals] = {}
         self._tables: dict[PeerId, EdgeTable] = {}
@@ -120,6 +122,7 @@ class FilterMaintenance:
         self._is_ready_held = False
         self._is_waiting = False
         self._is_time = False
+        self._left_at_once = AT_ONCE_MAX
 
     # --- local filters -------------------------------------------------------------------------
 
@@ -332,6 +335,7 @@ class FilterMaintenance:
         """The time of FLUSH_TIMER has come."""
         self._is_waiting = False
         self._is_time = True
+        self._left_at_once = AT_ONCE_MAX
 
     def flush(self, now_ms: int) -> list[Effect]:
         """Work out and send what has changed: Send, SetTimer, SubscriptionReady, Drop.
@@ -342,10 +346,13 @@ class FilterMaintenance:
         if self._has_changes() and self.settings.coalesce_ms and not self._is_time:
             self._answer(self._answers)
             self._wait(self.settings.coalesce_ms)
-        elif self._is_waiting and self._is_unfinished:
+        elif self._is_waiting and (self._is_unfinished or not self._left_at_once):
             pass
         elif self._has_changes() or self._answers or self._reconsider or self._is_unfinished:
             self._work()
+            self._left_at_once -= 1
+            if self.settings.burst_ms:
+                self._wait(self.settings.burst_ms)
         self._end_waves()
         return self._taken_effects()
 
@@ -589,11 +596,3 @@ class FilterMaintenance:
         size = self.strategy.sizes.of_rows
         told = sum(size(table.rows) for table in self._tables.values())
         return told + sum(size(publisher.sent) for publisher in self._publishers.values())
-
-
-def _reach_of(topology: Topology) -> Reach:
-    found: Any = topology
-    if not hasattr(found, "own_reach"):
-        raise ValueError("exact_reach is not offered by this overlay: its topology has no arcs")
-    reach: Reach = found
-    return reach

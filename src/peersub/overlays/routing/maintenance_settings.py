@@ -16,6 +16,8 @@ class MaintenanceSettings:
     coalesce_ms: int = 0
     """How long changes are collected before they are passed on; 0 passes them on at once."""
     strategy: StrategySettings = field(default_factory=StrategySettings)
+    burst_ms: int = 0
+    """How long changes that follow many others are collected; the first are passed on at once."""
     rows_per_turn: int = 64
     """Changed rows that are worked out before others have their turn."""
     pooled_from: int = 256

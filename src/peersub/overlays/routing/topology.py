@@ -19,11 +19,11 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["NOWHERE", "Reach", "Scope", "Topology"]
+__all__ = ["NOWHERE", "Reach", "Scope", "Topology", "reach_of"]
 
 Scope: TypeAlias = tuple[int, ...]
 NOWHERE: Scope = ()
@@ -96,3 +96,16 @@ class Reach(Protocol):
     def within(self, inner: Scope, outer: Scope) -> bool:
         """Whether the outer reach holds all of the inner one."""
         ...
+
+
+def reach_of(topology: Topology) -> Reach:
+    """The arithmetic of reaches of a topology.
+
+    Raises:
+        ValueError: it has none.
+    """
+    found: Any = topology
+    if not hasattr(found, "own_reach"):
+        raise ValueError("exact_reach is not offered by this overlay: its topology has no arcs")
+    reach: Reach = found
+    return reach
