@@ -8,6 +8,7 @@ import typer
 
 from peersub.cli.bench_app import bench_app
 from peersub.cli.certs_app import certs_app
+from peersub.cli.data_app import data_app
 from peersub.cli.network_commands import OVERLAY_HELP, add_network_commands
 from peersub.cli.pipeline_app import pipeline_app
 from peersub.cli.workload_app import workload_app
@@ -35,6 +36,7 @@ app.add_typer(filter_app, name="filter")
 app.add_typer(bench_app, name="bench")
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(certs_app, name="certs")
+app.add_typer(data_app, name="data")
 app.add_typer(workload_app, name="workload")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

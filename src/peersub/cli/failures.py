@@ -59,6 +59,7 @@ _FORESEEN = {
     "SecurityError": ExitCode.UNUSABLE,
     "SettingsError": ExitCode.UNUSABLE,
     "StartError": ExitCode.FAILED,
+    "StoreError": ExitCode.FAILED,
     "SubscriptionEndedError": ExitCode.FAILED,
     "WorkspaceError": ExitCode.UNUSABLE,
 }

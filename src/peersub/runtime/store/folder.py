@@ -29,10 +29,24 @@ from peersub.runtime.store.schema import APPLICATION_ID, PAGE_BYTES, TABLES, cre
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.write_ahead import read_write_ahead
 
-__all__ = ["DATABASE", "create_database", "locked", "opened", "prepared"]
+__all__ = [
+    "DATABASE",
+    "LOCK",
+    "beside",
+    "create_database",
+    "locked",
+    "opened",
+    "prepared",
+    "put_in_place",
+    "replace_database",
+    "stored_damage",
+    "structural_damage",
+    "tolerate_any_text",
+    "unsafe_database",
+]
 
 DATABASE: Final = "node.sqlite"
-_LOCK: Final = "node.lock"
+LOCK: Final = "node.lock"
 _OURS: Final = "node."
 """How the names of all files of a store begin."""
 _FOLDER_MODE: Final = 0o700
@@ -54,7 +68,7 @@ def locked(folder: Path) -> IO[str]:
     """
     try:
         folder.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
-        lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115
+        lock = open(folder / LOCK, "a+", encoding="ascii")  # noqa: SIM115
     except OSError as error:
         raise StoreError(f"{folder} cannot be used for data: {error.strerror or error}") from None
     try:
@@ -86,9 +100,9 @@ def prepared(folder: Path, settings: StoreSettings) -> list[str]:
     database = folder / DATABASE
     try:
         notices = _restrict(folder)
-        if (salvaged := _beside(database, ".salvaged")).exists():
-            _replace_damaged(database, salvaged)
-            notices.append(f"{database} was damaged; its salvage was interrupted, and is done now")
+        if (salvaged := beside(database, ".salvaged")).exists():
+            replace_database(database, salvaged)
+            notices.append(f"{database} was to be replaced; that was interrupted, and is done now")
         if not database.exists():
             _make_new(database)
         else:
@@ -158,15 +172,15 @@ def _connected(database: Path, settings: StoreSettings) -> sqlite3.Connection:
 
 
 def _make_new(database: Path) -> None:
-    new = _beside(database, ".new")
-    with closing(_unsafe(new)) as connection:
+    new = beside(database, ".new")
+    with closing(unsafe_database(new)) as connection:
         create_database(connection)
     for suffix in ("-wal", "-shm"):
-        _beside(database, suffix).unlink(missing_ok=True)
-    _put_in_place(new, database)
+        beside(database, suffix).unlink(missing_ok=True)
+    put_in_place(new, database)
 
 
-def _unsafe(path: Path) -> sqlite3.Connection:
+def unsafe_database(path: Path) -> sqlite3.Connection:
     """A new database that need not survive a crash while it is made."""
     path.unlink(missing_ok=True)
     # SQLite gives the files beside it the mode of the database.
@@ -177,7 +191,7 @@ def _unsafe(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _put_in_place(new: Path, place: Path) -> None:
+def put_in_place(new: Path, place: Path) -> None:
     """Give a whole file its name, so that a crash leaves either none of it or all."""
     with open(new, "rb+") as file:
         os.fsync(file.fileno())
@@ -193,7 +207,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _beside(database: Path, suffix: str) -> Path:
+def beside(database: Path, suffix: str) -> Path:
+    """The file beside another with the same name and this ending."""
     return database.with_name(database.name + suffix)
 
 
@@ -228,19 +243,18 @@ def _damage(database: Path, settings: StoreSettings, notices: list[str]) -> str 
     Raises:
         StoreError: nothing, but it is not for this version.
     """
-    ahead = _beside(database, "-wal")
+    ahead = beside(database, "-wal")
     if ahead.exists() and read_write_ahead(ahead.read_bytes(), PAGE_BYTES).is_damaged:
         return "its write-ahead file is damaged"
     if database.stat().st_size == 0:
         return "it is empty"
     try:
         with closing(_connected(database, settings)) as connection:
-            # Texts that are none are for `content_damage` to find, not for Python to fail on.
-            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            tolerate_any_text(connection)
             return (
-                _structural_damage(connection, database)
+                structural_damage(connection, database)
                 or _migrate(connection, database, notices)
-                or _content_damage(connection)
+                or stored_damage(connection)
             )
     except sqlite3.DatabaseError as error:
         if is_damage(error):
@@ -248,7 +262,17 @@ def _damage(database: Path, settings: StoreSettings, notices: list[str]) -> str 
         raise
 
 
-def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | None:
+def tolerate_any_text(connection: sqlite3.Connection) -> None:
+    """Texts that are none are for `content_damage` to find, not for Python to fail on."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+def structural_damage(connection: sqlite3.Connection, database: Path) -> str | None:
+    """What is wrong with the structure of the database, or None.
+
+    Raises:
+        StoreError: nothing, but it is not for this version.
+    """
     (state,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if state != "ok":
         return " ".join(str(state).encode(errors="replace").decode().split())
@@ -272,7 +296,7 @@ def _structural_damage(connection: sqlite3.Connection, database: Path) -> str | 
     return None
 
 
-def _content_damage(connection: sqlite3.Connection) -> str | None:
+def stored_damage(connection: sqlite3.Connection) -> str | None:
     """What SQLite does not notice, since it has no checksums: rows that are not as written."""
     if fact(connection, LOG_EPOCH) is None:
         return "it does not say which epoch its log is in"
@@ -294,14 +318,14 @@ def _content_damage(connection: sqlite3.Connection) -> str | None:
 
 
 def _salvage(database: Path, damage: str) -> str:
-    new = _beside(database, ".new")
-    with closing(_unsafe(new)) as connection:
+    new = beside(database, ".new")
+    with closing(unsafe_database(new)) as connection:
         create_database(connection)
         # The epoch stays the new one: of the old facts, those that are not there yet are taken.
-        found = salvage(database, _beside(database, "-wal"), connection)
-    salvaged = _beside(database, ".salvaged")
-    _put_in_place(new, salvaged)
-    kept = _replace_damaged(database, salvaged)
+        found = salvage(database, beside(database, "-wal"), connection)
+    salvaged = beside(database, ".salvaged")
+    put_in_place(new, salvaged)
+    kept = replace_database(database, salvaged)
     return (
         f"{database} was damaged ({damage}). What could be read is in a new file: "
         f"{found.described()}. The log begins a new epoch, and what was stored last may be "
@@ -309,25 +333,25 @@ def _salvage(database: Path, damage: str) -> str:
     )
 
 
-def _replace_damaged(database: Path, salvaged: Path) -> Path:
-    """Put the salvaged database in the place of the damaged one, which gets another name.
+def replace_database(database: Path, salvaged: Path, kept_as: str = "damaged") -> Path:
+    """Put a whole database in the place of the damaged one, which gets another name.
 
-    Whatever is interrupted here is done by the next start: the salvaged one keeps its name to the
+    Whatever is interrupted here is done by the next start: the whole one keeps its name to the
     end, and no write-ahead file of the damaged one may be there when it takes its place.
     """
     kept = next(
         name
         for number in count(1)
-        if not (name := _beside(database, f".damaged-{number}")).exists()
+        if not (name := beside(database, f".{kept_as}-{number}")).exists()
         or (database.exists() and name.samefile(database))
     )
     for suffix in ("", "-wal"):
-        source = _beside(database, suffix)
-        if source.exists() and not _beside(kept, suffix).exists():
-            _link(source, _beside(kept, suffix))
+        source = beside(database, suffix)
+        if source.exists() and not beside(kept, suffix).exists():
+            _link(source, beside(kept, suffix))
     _sync_folder(database.parent)
     for suffix in ("-wal", "-shm"):
-        _beside(database, suffix).unlink(missing_ok=True)
+        beside(database, suffix).unlink(missing_ok=True)
     salvaged.replace(database)
     _sync_folder(database.parent)
     return kept
