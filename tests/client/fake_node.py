@@ -16,6 +16,7 @@ from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.live_node import OnEnded
+from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 
 
@@ -92,7 +93,7 @@ class FakeNode:
             return
         self.durable_filters[name] = wanted
         if name not in self.acknowledged:
-            since = durable.since
+            since = parse_since(durable.since)
             start = {"earliest": 0, None: len(self.log)}.get(since, since)
             assert isinstance(start, int)
             self.acknowledged[name] = start

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
+from peersub.client.arguments import check_name, check_queue_max, filter_of, since_text
 from peersub.client.errors import PublishFailedError, PublishTimedOutError
 from peersub.client.moving import Moves
 from peersub.client.outgoing import (
@@ -114,6 +116,7 @@ class NodeClient:
         Raises:
             PublishFailedError: the promise was not kept, or cannot be given.
             PublishTimedOutError: not in time; the event may still arrive.
+            TypeError: the event, its id or its body is of another type.
             ValueError: the event cannot travel.
         """
         publication = publication_of(event, promise_named(delivery), id, body)
@@ -187,7 +190,7 @@ class NodeClient:
         *,
         name: str | None = None,
         durable: str | None = None,
-        since: int | str | None = None,
+        since: int | str | datetime | None = None,
         overflow: OverflowPolicy = "drop_oldest",
         queue_max: int = QUEUE_MAX,
         auto_acknowledge: bool = True,
@@ -199,7 +202,7 @@ class NodeClient:
             name: for people, who see it in the status of the node.
             durable: a name under which the node goes on with the subscription while nobody takes
                 its events; whoever subscribes under it again gets them.
-            since: where a durable subscription begins: a position, a time in ISO form, or
+            since: where a durable subscription begins: a position, a time, also in ISO form, or
                 `earliest`; by default where it stopped, and if it is new, now.
             overflow: what happens when more than `queue_max` events wait at the node:
                 `drop_oldest`, `drop_newest`, or `end`, which ends the subscription. A durable one
@@ -210,19 +213,18 @@ class NodeClient:
 
         Raises:
             FilterError: the text is not a filter.
-            ValueError: the options do not fit together.
+            TypeError: an argument is of another type.
+            ValueError: the options do not fit together, or one is out of its bounds.
         """
         if since is not None and not durable:
             raise ValueError("since is for durable subscriptions: give it a name with durable=")
-        if queue_max < 1:
-            raise ValueError(f"queue_max is at least 1, not {queue_max}")
-        wanted = filter if isinstance(filter, Filter) else Filter(filter)
+        wanted = filter_of(filter)
         options = SubscriptionOptions(
-            name=name or "",
-            durable=durable or "",
-            since="" if since is None else str(since),
+            name=check_name("name", name),
+            durable=check_name("durable", durable),
+            since=since_text(since),
             overflow=overflow_named(overflow),
-            queue_max=queue_max,
+            queue_max=check_queue_max(queue_max),
             auto_acknowledge=auto_acknowledge,
         )
         return Subscription(self._session, wanted, options, self._moves)

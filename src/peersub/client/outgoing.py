@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
+from peersub.client.arguments import check_body, check_id
 from peersub.events.arrow import rows_of_table, table_of_rows
 from peersub.events.envelope import Event, identifier_of
 from peersub.runtime.client_queue import event_bytes
@@ -61,9 +62,10 @@ def publication_of(
     """The event, ready to travel.
 
     Raises:
-        TypeError: it is no event.
+        TypeError: it is no event, or its id or body is of another type.
         ValueError: it cannot travel: its identifier, attributes or body are too large.
     """
+    check_id(event_id)
     if isinstance(event, Event):
         attributes, name = event.attributes, event_id or event.id
         body = event.body if body is None else body
@@ -72,7 +74,7 @@ def publication_of(
         name = event_id or identifier_of(event.get("id")) or secrets.token_hex(16)
     else:
         raise TypeError(f"an event is a mapping of attributes, not {type(event).__name__}")
-    return sealed(Publication(name, attributes, body, delivery=promise))
+    return sealed(Publication(name, attributes, check_body(body), delivery=promise))
 
 
 def pieces_of(

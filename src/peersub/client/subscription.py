@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
+from peersub.client.arguments import filter_of
 from peersub.client.errors import ClientError, NotReadyError, SubscriptionEndedError
 from peersub.client.leg import Leg
 from peersub.client.moving import Moves
@@ -59,7 +60,7 @@ def overflow_named(name: str) -> Overflow:
     """The policy of this name; a ValueError says which there are."""
     try:
         return Overflow[name.upper()]
-    except KeyError:
+    except (AttributeError, KeyError):
         known = ", ".join(each.name.lower() for each in Overflow)
         raise ValueError(f"there is no overflow policy {name!r}: there are {known}") from None
 
@@ -329,7 +330,7 @@ class Subscription:
             SubscriptionEndedError: it has ended, or the node does not grant the new filter.
             ValueError: the subscription is durable, or is being changed already.
         """
-        wanted = filter if isinstance(filter, Filter) else Filter(filter)
+        wanted = filter_of(filter)
         if self.is_durable:
             raise ValueError("a durable subscription keeps its filter: make another one")
         if self._moves is not None:

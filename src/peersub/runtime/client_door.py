@@ -38,7 +38,7 @@ from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
 from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.client_status import StatusAnswers
-from peersub.runtime.client_texts import client_named, narrowing_of, since_of, text_of
+from peersub.runtime.client_texts import client_named, narrowing_of, text_of
 from peersub.runtime.sinks import DurableOptions
 from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
@@ -329,7 +329,7 @@ class ClientDoor:
         self._followed = message.number
 
     def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
-        durable = DurableOptions(since_of(since)) if consumer.is_durable else None
+        durable = DurableOptions(since or None) if consumer.is_durable else None
         if durable is not None:
             self._holders.take(consumer)
         if consumer.number not in self._consumers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peersub.filters.filter import Filter
 
-__all__ = ["client_named", "narrowing_of", "since_of", "text_of"]
+__all__ = ["client_named", "narrowing_of", "text_of"]
 
 
 def client_named(identity: str) -> str:
@@ -19,13 +19,6 @@ def client_named(identity: str) -> str:
 def narrowing_of(asked: Filter, wanted: Filter) -> str:
     """What a client is told of a filter that was narrowed; empty if it was not."""
     return "" if wanted is asked or wanted == asked else f"narrowed to: {wanted.text}"
-
-
-def since_of(text: str) -> int | str | None:
-    """Where to begin, as a client says it."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    return text or None
 
 
 def text_of(error: ValueError) -> str:

@@ -22,7 +22,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
@@ -42,6 +41,7 @@ from peersub.overlays.core.records import (
 from peersub.runtime.client_shares import owner_of
 from peersub.runtime.counters import Counters
 from peersub.runtime.mirrored_names import MirroredNames
+from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
     DurableOptions,
     DurableRules,
@@ -53,7 +53,6 @@ from peersub.runtime.store import (
     Cut,
     FailureKind,
     LoggedEvent,
-    LogTime,
     Losses,
     MemoryStore,
     Since,
@@ -74,7 +73,7 @@ from peersub.runtime.store.changes import (
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["DurableSubscriptions", "parse_since"]
+__all__ = ["DurableSubscriptions"]
 
 UNACKNOWLEDGED_MAX: Final = 4_096
 """Events that a consumer was given and has not acknowledged."""
@@ -86,33 +85,6 @@ OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
 OnKept = Callable[[str, Filter], None]
 """Takes a durable subscription that is on disk, and its filter."""
-
-
-def parse_since(since: int | str | None) -> Since:
-    """Where to begin, as users say it: a position, a time (ISO 8601), "earliest".
-
-    >>> parse_since("17"), parse_since("earliest"), parse_since("2026-01-01T00:00:00Z")
-    (17, 'earliest', LogTime(at_ms=1767225600000))
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    if since is None or isinstance(since, int):
-        return since
-    if since == "earliest":
-        return "earliest"
-    if since.isascii() and since.isdigit():
-        return int(since)
-    try:
-        moment = datetime.fromisoformat(since)
-    except ValueError:
-        raise ValueError(
-            f"{since!r} is neither a position, nor a time such as 2026-01-31T12:00:00Z, "
-            'nor "earliest"'
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return LogTime(int(moment.timestamp() * 1_000))
 
 
 class _Given(NamedTuple):
@@ -247,6 +219,8 @@ class DurableSubscriptions:
             since = parse_since(options.since)
         except ValueError as error:
             raise SubscriptionRefusedError(str(error)) from None
+        if isinstance(since, int) and since > (last := self._store.last_position()):
+            raise SubscriptionRefusedError(f"the log ends at {last}: there is no position {since}")
         durable = self._durables.get(name)
         if durable is not None and durable.feed is not None:
             raise SubscriptionRefusedError(f"the durable subscription {name!r} has a consumer")
