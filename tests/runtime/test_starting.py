@@ -2,26 +2,14 @@
 
 import asyncio
 import logging
-import socket
 from pathlib import Path
 
 import pytest
 
-from peersub.overlays.core.publication import Delivery
+from peersub.bench.resilience.cluster import free_addresses
 from peersub.runtime.live_node import LiveNode, StartError
 from peersub.runtime.settings import NodeSettings
 from runtime.live_network import until
-
-KEPT = Delivery.AT_LEAST_ONCE
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses at which nobody listens just now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
 
 
 def node(

@@ -140,8 +140,10 @@ def bench_resilience(
     stories: Annotated[
         str,
         typer.Option(
-            help="What happens: kill, stop (SIGSTOP), cut (network namespaces). Or to the home of "
-            "a durable subscription: home (it is killed, and returns), replaced (by an empty one)."
+            help="What happens: kill, stop (SIGSTOP), cut (network namespaces), slow (100 ms and "
+            "1 % loss, by netem), seed (killed, and started again as it was), cold (all start at "
+            "once). Or to the home of a durable subscription: home (it is killed, and returns), "
+            "replaced (by an empty one)."
         ),
     ] = "kill,stop,cut",
     outage: Annotated[float, typer.Option(min=1, help="Seconds that such a home is down.")] = 60.0,

@@ -23,6 +23,8 @@ PAUSES_MS_MAX: Final[Mapping[str, int]] = {
     "kill half": 2_000,
     "stop a quarter": 1_000,
     "cut a quarter": 1_000,
+    "slow a quarter": 5_000,
+    "kill the seed": 1_000,
 }
 """What subscribers may notice of each fault."""
 
@@ -31,7 +33,7 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
     """Play the stories, each with every seed; 1 if something was missed, doubled, or too late."""
     from peersub.bench.resilience.durable import DURABLE_STORIES
     from peersub.bench.resilience.namespaces import reason_not
-    from peersub.bench.resilience.trial import STORIES
+    from peersub.bench.resilience.trial import SIDED_STORIES, STORIES
 
     stories = [story.strip() for story in options["stories"].split(",") if story.strip()]
     known = (*STORIES, *DURABLE_STORIES)
@@ -40,9 +42,10 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
         raise CommandError(f"There is no story {unknown[0]!r}; there are {', '.join(known)}.")
     if options["nodes"] < 4:
         raise CommandError("--nodes is at least 4: a quarter of them fails.")
-    if "cut" in stories and (missing := reason_not()) is not None:
-        note(f"cut is left out, it needs network namespaces: {missing}")
-        stories.remove("cut")
+    for story in [story for story in stories if story in SIDED_STORIES]:
+        if (missing := reason_not(slow=story == "slow")) is not None:
+            note(f"{story} is left out, it needs network namespaces: {missing}")
+            stories.remove(story)
 
     trials = [
         Trial(story, seed, partial(_play, options, story, seed))

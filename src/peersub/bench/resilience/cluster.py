@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,11 +16,20 @@ from typing import Any
 
 import peersub
 
-__all__ = ["Cluster", "NodeFailedError", "WorkerProcess"]
+__all__ = ["Cluster", "NodeFailedError", "WorkerProcess", "free_addresses"]
 
 LINE_BYTES_MAX = 16 * 1_024 * 1_024
 CONTACTS = 3
 """Nodes that a joining one is told of."""
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses of this machine at which nobody listens just now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
 
 
 class NodeFailedError(RuntimeError):

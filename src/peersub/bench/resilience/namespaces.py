@@ -1,7 +1,8 @@
 """Two network namespaces with a cable between them that can be pulled: a real partition.
 
-Needs the `ip` command and the right to use it; `reason_not` says what is missing. Names and
-addresses are of this process, so that two runs do not meet. What was made is removed in the end.
+Or one in which every packet takes long, and some are lost. Needs the `ip` command and the right to
+use it, for the latter also `tc` and a kernel with netem; `reason_not` says what is missing. Names
+and addresses are of this process, so that two runs do not meet. What was made is removed at last.
 """
 
 from __future__ import annotations
@@ -12,22 +13,39 @@ import subprocess
 from types import TracebackType
 from typing import Final
 
-__all__ = ["Sides", "reason_not"]
+__all__ = ["SLOW_MS", "Sides", "reason_not"]
+
+SLOW_MS: Final = 100
+SLOW_LOSS_PERCENT: Final = 1
 
 _NOBODY: Final = "02:00:00:00:00:99"
 """The address of a network card that does not exist."""
 
 
-def reason_not() -> str | None:
-    """Why this machine gives no namespaces; None if it does."""
-    if shutil.which("ip") is None:
-        return "there is no ip command (iproute2)"
+def reason_not(*, slow: bool = False) -> str | None:
+    """Why this machine gives no namespaces, or no `slow` ones; None if it does."""
+    for command in ("ip", "tc") if slow else ("ip",):
+        if shutil.which(command) is None:
+            return f"there is no {command} command (iproute2)"
     name = f"peersub-probe-{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode:
         return made.stderr.strip() or "ip netns add failed"
-    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    try:
+        if slow:
+            _slow_down(name, "lo")
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr).strip() or "tc qdisc add failed"
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
     return None
+
+
+def _slow_down(name: str, card: str) -> None:
+    """Let packets on a network card of a namespace take long, and some get lost."""
+    command = ["tc", "-n", name, "qdisc", "add", "dev", card, "root", "netem"]
+    command += ["delay", f"{SLOW_MS}ms", "loss", f"{SLOW_LOSS_PERCENT}%"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 class Sides:
@@ -63,6 +81,12 @@ class Sides:
     def prefix(self, side: int) -> list[str]:
         """What a command begins with to run on a side."""
         return ["ip", "netns", "exec", self.names[side]]
+
+    def slow_down(self) -> None:
+        """Let packets within and between the sides take long, and some get lost."""
+        for name, cable in zip(self.names, self._cable, strict=True):
+            for card in ("lo", cable):
+                _slow_down(name, card)
 
     def cut(self) -> None:
         """Pull the cable: packets vanish, and nobody is told."""

@@ -1,26 +1,31 @@
-"""One story: a network, a publisher that goes on, and nodes that die, come back, or stand still."""
+"""One story: a network, a publisher that goes on, and nodes that die, come back, or stand still.
+
+A story is a function of a trial (`_PLAYS`): it starts nodes, lets them subscribe and one of them
+publish, and lets things happen. What follows is the same for all: publications end, what is late
+comes, and the judge looks at it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from peersub.bench.resilience.cluster import Cluster, WorkerProcess
+from peersub.bench.resilience.cluster import Cluster, WorkerProcess, free_addresses
 from peersub.bench.resilience.judging import Judgement, Notes
 from peersub.bench.resilience.namespaces import Sides
 from peersub.bench.resilience.worker import now_ms
+from peersub.runtime.addresses import split_address
 
-__all__ = ["STORIES", "TrialSettings", "run_trial"]
+__all__ = ["SIDED_STORIES", "STORIES", "TrialSettings", "run_trial"]
 
-STORIES = ("kill", "stop", "cut")
-"""`kill -9` of a quarter and of half of the nodes, which come back; a quarter that stands still for
-a while (SIGSTOP); a network that is cut in two for a while, a quarter on one side."""
 TIMEOUT_S = 60
 CATCH_UP_S = 20
+START_APART_S = 3.0
+"""How long it takes until the last node of a cold start is started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +71,83 @@ class _Trial:
             self.statuses[worker.name] = line["status"]
 
     async def run(self) -> Judgement:
-        settings = self.settings
         async with AsyncExitStack() as stack:
-            if settings.story == "cut":
+            if self.settings.story in SIDED_STORIES:
                 self.sides = stack.enter_context(Sides())
             await stack.enter_async_context(self.cluster)
-            for number in range(settings.nodes):
-                await self._start(number)
-            self.say(f"{settings.nodes} nodes")
-            await self._subscribe(self.cluster.workers)
-            publisher = self.cluster.workers[0]
-            quarter, half = settings.nodes // 4, settings.nodes // 2
-            seconds = 3 * settings.calm_s + 2 * (settings.fault_s + 2 * settings.calm_s)
-            count = int(settings.rate * seconds)
-            publisher.command(
-                do="publish", rate=settings.rate, count=count, symbols=settings.symbols, prefix="e-"
-            )
-            self.say(f"publishing {count:,} events")
-            await asyncio.sleep(settings.calm_s)
-            await self._fault("a quarter", quarter)
-            await asyncio.sleep(settings.calm_s)
-            if settings.story == "kill":
-                await self._fault("half", half)
+            await _PLAYS[self.settings.story](self)
             await self._until(lambda: self._published, "all publications end")
             # What was acknowledged to those who were cut off comes when they are back.
             await self._wait_for(lambda: self.notes.judge().is_clean, CATCH_UP_S)
             await self._ask_all()
         return self.notes.judge()
+
+    # --- stories -------------------------------------------------------------------------------
+
+    async def play_faults(self) -> None:
+        """A quarter of the nodes fails and returns; if they are killed, then half of them."""
+        settings = self.settings
+        for number in range(settings.nodes):
+            await self._start(number)
+        self.say(f"{settings.nodes} nodes")
+        await self._subscribe(self.cluster.workers)
+        self._publish(0, 3 * settings.calm_s + 2 * (settings.fault_s + 2 * settings.calm_s))
+        await asyncio.sleep(settings.calm_s)
+        await self._fault("a quarter", settings.nodes // 4)
+        await asyncio.sleep(settings.calm_s)
+        if settings.story == "kill":
+            await self._fault("half", settings.nodes // 2)
+
+    async def play_slow(self) -> None:
+        """A quarter is killed and returns while packets take long, and some are lost."""
+        assert self.sides is not None
+        self.sides.slow_down()
+        await self.play_faults()
+
+    async def play_seed(self) -> None:
+        """The node that began the network is killed, and started again as it was at first."""
+        settings = self.settings
+        for number in range(settings.nodes):
+            await self._start(number)
+        await self._subscribe(self.cluster.workers)
+        self._publish(1, 3 * settings.calm_s + settings.fault_s)
+        await asyncio.sleep(settings.calm_s)
+        seed = self.cluster.workers[0]
+        begin_ms = now_ms()
+        self._kill([seed], begin_ms)
+        self.say(f"kill the seed: {seed.name}")
+        # As long as somebody takes who looks, or as a supervisor that starts it at once.
+        await asyncio.sleep(self.random.choice((0.05, settings.fault_s)))
+        self.notes.fault("kill the seed", begin_ms, now_ms())
+        back = await self.cluster.start(listen=seed.name, join=[])
+        self.say("it is back, and was told of nobody")
+        await self._subscribe([back])
+
+    async def play_cold(self) -> None:
+        """All start at once, in any order, each told of all; subscribers and publisher at once."""
+        settings = self.settings
+        addresses = free_addresses(settings.nodes)
+
+        async def start(address: str) -> None:
+            await asyncio.sleep(self.random.random() * START_APART_S)
+            await self.cluster.start(listen=address, join=addresses)
+
+        order = self.random.sample(addresses, len(addresses))
+        await asyncio.gather(*(start(address) for address in order))
+        self.say(f"{settings.nodes} nodes started")
+        await self._subscribe(self.cluster.workers)
+        self._publish(0, 3 * settings.calm_s)
+
+    def _publish(self, number: int, seconds: float) -> None:
+        """Let a node publish for so long."""
+        settings = self.settings
+        count = int(settings.rate * seconds)
+        self.cluster.workers[number].command(
+            do="publish", rate=settings.rate, count=count, symbols=settings.symbols, prefix="e-"
+        )
+        self.say(f"publishing {count:,} events")
+
+    # --- what stories are made of --------------------------------------------------------------
 
     async def _start(self, number: int) -> None:
         if self.sides is None:
@@ -102,6 +157,20 @@ class _Trial:
         side = int(number >= self.settings.nodes - self.settings.nodes // 4)
         host, prefix = self.sides.hosts[side], self.sides.prefix(side)
         await self.cluster.start(listen=f"{host}:0", prefix=prefix)
+
+    def _prefix(self, worker: WorkerProcess) -> list[str]:
+        """What the command of a node began with."""
+        if self.sides is None:
+            return []
+        host, _ = split_address(worker.name)
+        return self.sides.prefix(self.sides.hosts.index(host))
+
+    def _kill(self, victims: Sequence[WorkerProcess], at_ms: float) -> None:
+        for worker in victims:
+            worker.kill()
+        for worker in victims:
+            for name in self._names[worker.number]:
+                self.notes.gone(name, at_ms)
 
     async def _subscribe(self, workers: Sequence[WorkerProcess]) -> None:
         names: list[str] = []
@@ -139,17 +208,13 @@ class _Trial:
     async def _fault(self, what: str, count: int) -> None:
         """Let some nodes fail, never the publisher; later they come back."""
         candidates = [worker for worker in self.cluster.living() if worker.number]
-        if self.sides is not None:
+        if self.settings.story == "cut":
             victims = candidates[-count:]
         else:
             victims = self.random.sample(candidates, count)
         begin_ms = now_ms()
-        if self.settings.story == "kill":
-            for worker in victims:
-                worker.kill()
-            for worker in victims:
-                for name in self._names[worker.number]:
-                    self.notes.gone(name, begin_ms)
+        if self.settings.story in ("kill", "slow"):
+            self._kill(victims, begin_ms)
         elif self.sides is not None:
             self.sides.cut()
         else:
@@ -158,8 +223,11 @@ class _Trial:
         self.say(f"{self.settings.story} {what}: {', '.join(w.name for w in victims)}")
         await asyncio.sleep(self.settings.fault_s)
         self.notes.fault(f"{self.settings.story} {what}", begin_ms, now_ms())
-        if self.settings.story == "kill":
-            back = [await self.cluster.start(listen=worker.name) for worker in victims]
+        if self.settings.story in ("kill", "slow"):
+            back = [
+                await self.cluster.start(listen=worker.name, prefix=self._prefix(worker))
+                for worker in victims
+            ]
             self.say(f"{len(back)} nodes are back")
             await self._subscribe(back)
         else:
@@ -182,6 +250,23 @@ class _Trial:
                 return False
             await asyncio.sleep(0.1)
         return True
+
+
+_PLAYS: dict[str, Callable[[_Trial], Awaitable[None]]] = {
+    "kill": _Trial.play_faults,
+    "stop": _Trial.play_faults,
+    "cut": _Trial.play_faults,
+    "slow": _Trial.play_slow,
+    "seed": _Trial.play_seed,
+    "cold": _Trial.play_cold,
+}
+STORIES = tuple(_PLAYS)
+"""`kill -9` of a quarter and of half of the nodes, which come back; a quarter that stands still for
+a while (SIGSTOP); a network that is cut in two for a while, a quarter on one side; one with long
+ways and losses in which a quarter is killed; its first node that is killed and started again as it
+was; all nodes that start at once."""
+SIDED_STORIES = ("cut", "slow")
+"""Those that need network namespaces."""
 
 
 async def run_trial(settings: TrialSettings, say: Callable[[str], None]) -> Judgement:
