@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peersub.client.entrances import connect, join
+    from peersub.client.publisher import Publisher
     from peersub.events.envelope import Event
     from peersub.filters.errors import FilterError
     from peersub.filters.filter import Filter
@@ -22,6 +23,7 @@ __all__ = [
     "FilterError",
     "FilterSet",
     "Matcher",
+    "Publisher",
     "__version__",
     "connect",
     "join",
@@ -34,6 +36,7 @@ _HOME = {
     "FilterError": "peersub.filters.errors",
     "FilterSet": "peersub.filters.filter_set",
     "Matcher": "peersub.matching.matcher",
+    "Publisher": "peersub.client.publisher",
     "connect": "peersub.client.entrances",
     "join": "peersub.client.entrances",
 }

@@ -49,14 +49,36 @@ def test_pub_publishes_its_argument(run, node, received):
 def test_pub_names_the_event(run, node, received):
     done = run("pub", "--node", node.node, "{}", "--id", "mine", "--json")
     assert done.code == 0 and done.err == ""
-    assert json.loads(done.out) == {"published": 1, "failed": 0, "bad_lines": 0, "id": "mine"}
+    assert json.loads(done.out) == {
+        "published": 1,
+        "already_seen": 0,
+        "failed": 0,
+        "bad_lines": 0,
+        "id": "mine",
+    }
     assert received(1)[0].id == "mine"
 
 
 def test_pub_repeats_an_event_under_other_ids(run, node, received):
-    done = run("pub", "--node", node.node, '{"id": "again"}', "--count", 3, "-q")
+    done = run(
+        "pub", "--node", node.node, '{"n": "again"}', "--id-attribute", "n", "--count", 3, "-q"
+    )
     assert done == (0, "", "")
     assert [event.id for event in received(3)] == ["again", "again#1", "again#2"]
+
+
+def test_pub_says_what_was_published_before(run, node, received, tmp_path, monkeypatch):
+    monkeypatch.setenv("PEERSUB_STATE", str(tmp_path))
+    lines = b'{"name": "a", "id": 1}\n{"name": "b", "id": 1}\n'
+    named = ("pub", "--node", node.node, "--id-attribute", "name", "--publisher", "feed")
+    assert run(*named, stdin=lines).err == "peersub: published 2 events\n"
+    again = run(*named, stdin=lines + b'{"name": "c"}\n')
+    assert again.err == "peersub: published 3 events, 2 of them already seen\n"
+    assert json.loads(run(*named, "--json", stdin=lines).out)["already_seen"] == 2
+    # Another publisher's are others.
+    assert run(*named[:-1], "other", stdin=lines).err == "peersub: published 2 events\n"
+    assert [event.id for event in received(5)] == ["a", "b", "c", "a", "b"]
+    assert run(*named[:-1], "", stdin=lines).code == 2
 
 
 def test_pub_reads_lines_and_names_bad_ones(run, node, received):
@@ -90,7 +112,7 @@ def test_pub_takes_a_body_from_a_file(run, node, received, tmp_path):
 
 def test_pub_says_which_events_failed(run):
     with join(overlay="flood") as flood:
-        arguments = ("pub", "--node", flood.node, '{"id": 7}', "--delivery", "at_least_once")
+        arguments = ("pub", "--node", flood.node, "{}", "--id", "7", "--delivery", "at_least_once")
         done = run(*arguments)
     assert done.code == 1
     assert "the event '7' was not published: " in done.err.splitlines()[0]
@@ -165,7 +187,7 @@ def test_a_durable_sub_goes_on_where_it_stopped(run, node):
     arguments = ("sub", "--node", node.node, "d > 0", "--durable", "cli", "--json", "-q")
     with node.subscribe("d > 0", durable="cli") as subscription:
         subscription.ready(timeout=20)
-    node.publish_many([{"id": f"d{n}", "d": n} for n in range(6)])
+    node.publish_many([{"id": f"d{n}", "d": n} for n in range(6)], id_attribute="id")
     taken = []
     for count in (2, 3):
         done = run(*arguments, "--count", count, "--wait", 20)

@@ -35,6 +35,7 @@ class FakeNode:
         self.open: list[tuple[str, OnEnded | None]] = []
         self.waiting: tuple[str, ...] = ()
         self.refusal: str | None = None
+        self.seen = 0
         self.congested = False
         self.relieved = asyncio.Event()
         self.bodies = BodyReader()
@@ -48,7 +49,7 @@ class FakeNode:
             if self.slow_answers:
                 self.open.append((publication.name, on_ended))
             elif on_ended is not None:
-                on_ended(publication.name, self.refusal_of(publication), 0)
+                on_ended(publication.name, self.refusal_of(publication), self.seen)
 
     takes_batches = False
     proposes_moves = False
@@ -61,7 +62,7 @@ class FakeNode:
         if self.slow_answers:
             self.open.append((batch.name, on_ended))
         elif on_ended is not None:
-            on_ended(batch.name, None, 0)
+            on_ended(batch.name, None, self.seen)
 
     def refusal_of(self, publication: Publication) -> str | None:
         return "no promise" if publication.attributes.get("unwanted") else None
@@ -159,5 +160,5 @@ class FakeNode:
     def answer(self, failure: str | None = None) -> None:
         for event_id, on_ended in self.open:
             if on_ended is not None:
-                on_ended(event_id, failure, 0)
+                on_ended(event_id, failure, self.seen)
         self.open.clear()

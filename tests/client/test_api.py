@@ -222,9 +222,12 @@ async def test_xpath_filters():
 @on_loop
 async def test_who_names_an_event():
     here = await world()
-    assert await here.client.publish({"id": 7}) == "7"
+    assert await here.client.publish({"id": 7}) != "7"
     assert await here.client.publish({"id": 7}, id="mine") == "mine"
     assert await here.client.publish(Event("own", {"id": 7})) == "own"
+    # An attribute is the id only where the publisher says so.
+    await here.client.publish_many([{"id": 8, "name": 9}], id_attribute="name")
+    assert here.node.published[-1].id == "9"
     drawn = {await here.client.publish({"a": 1}) for _ in range(5)}
     assert len(drawn) == 5 and all(len(name) == 32 for name in drawn)
     assert here.node.published[0].attributes == {"id": 7}
@@ -234,7 +237,7 @@ async def test_who_names_an_event():
 async def test_what_cannot_travel_is_refused():
     here = await world()
     with pytest.raises(ValueError, match="64 bytes"):
-        await here.client.publish({"id": "x" * 65})
+        await here.client.publish({}, id="x" * 65)
     with pytest.raises(ValueError, match="put large content into the body"):
         await here.client.publish({"a": "x" * 2_000_000})
     with pytest.raises(TypeError, match="not str"):
@@ -279,7 +282,7 @@ async def test_many_events_at_once():
 async def test_a_table_is_published_row_by_row():
     here = await world()
     table = pa.table({"id": ["a", "b"], "price": [1.5, None]})
-    assert (await here.client.publish_many(table)).published == 2
+    assert (await here.client.publish_many(table, id_attribute="id")).published == 2
     assert [(each.id, dict(each.attributes)) for each in here.node.published] == [
         ("a", {"id": "a", "price": 1.5}),
         ("b", {"id": "b", "price": None}),
@@ -314,7 +317,7 @@ async def test_many_events_that_are_alike_travel_in_columns():
     "events",
     [
         rows_of(20),
-        rows_of(200, id="given"),
+        rows_of(200, name="given"),
         [*rows_of(200), {"n": 1}],
         [*rows_of(200), {"n": 1, "s": b"bytes"}],
         [*rows_of(200), {"n": 2**70, "s": ""}],
@@ -322,7 +325,7 @@ async def test_many_events_that_are_alike_travel_in_columns():
         [*rows_of(200), Event("e", {"n": 1, "s": ""})],
         rows_of(200, long="x" * 10_000),
         [{} for _ in range(200)],
-        pa.table({"id": range(200)}),
+        pa.table({"name": range(200)}),
     ],
     ids=lambda events: str(len(events)),
 )
@@ -332,7 +335,8 @@ async def test_other_events_travel_one_by_one(events):
     here.node.takes_batches = True
     await here.connect()
     count = len(events)
-    assert (await here.client.publish_many(events)).published == count
+    named = "name" if "name" in str(events) else None
+    assert (await here.client.publish_many(events, id_attribute=named)).published == count
     assert not here.node.batches
     assert len(here.node.published) == (1 if "given" in str(events) else count)
 
@@ -361,7 +365,7 @@ async def test_some_of_many_may_fail():
     here = await world()
     rows = [{"id": n, "unwanted": n % 3 == 0} for n in range(9)]
     with pytest.raises(PublishFailedError, match=r"3 of 9 events .*'0': no promise") as caught:
-        await here.client.publish_many(rows)
+        await here.client.publish_many(rows, id_attribute="id")
     assert caught.value.failed == 3 and caught.value.published == 6
     assert [name for name, _ in caught.value.failures] == ["0", "3", "6"]
 

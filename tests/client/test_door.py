@@ -17,6 +17,7 @@ from peersub.wire import sealed
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    KEYS,
     Acknowledged,
     ClientHello,
     ClientRefused,
@@ -88,7 +89,7 @@ def door_of(node, identity="", rules=None, holders=None, label="c1"):
     )
     door.on_messages([ClientHello(CLIENT_VERSION, (), "me")])
     assert connection.taken(ClientWelcome) == [
-        ClientWelcome("fake:1", CLIENT_VERSION, "chord", "net")
+        ClientWelcome("fake:1", CLIENT_VERSION, "chord", "net", (KEYS,))
     ]
     return door, connection
 
@@ -604,7 +605,7 @@ async def test_batches_wait_for_a_congested_node_in_their_order():
     connection = Listed()
     door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c1")
     door.on_messages([ClientHello(CLIENT_VERSION)])
-    assert connection.taken(ClientWelcome)[0].features == (BATCHES,)
+    assert connection.taken(ClientWelcome)[0].features == (KEYS, BATCHES)
     batch = Batch.of("b", pa.table({"n": [1, 2]}))
     messages = [PublishWanted(publication(1), 1), PublishBatchWanted(batch, 2)]
     door.on_messages([*messages, PublishWanted(publication(3), 3)])

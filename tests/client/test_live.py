@@ -8,7 +8,7 @@ import pytest
 
 import peersub
 from client.turns import on_loop, until
-from peersub import connect, join
+from peersub import Publisher, connect, join
 from peersub.client import (
     ClientError,
     ConnectError,
@@ -64,7 +64,7 @@ async def test_three_nodes_and_a_light_client(overlay):
         ):
             for subscription in (above, below, two):
                 await subscription.ready(timeout=20)
-            await third.publish_many({"id": n, "n": n} for n in range(5))
+            await third.publish_many(({"id": n, "n": n} for n in range(5)), id_attribute="id")
             assert sorted([(await anext(above)).id for _ in range(3)]) == ["2", "3", "4"]
             assert sorted([(await anext(below)).id for _ in range(3)]) == ["0", "1", "2"]
             delivery = (await two.take())[0]
@@ -93,8 +93,8 @@ async def test_two_clients_that_publish_the_same_event_both_hear_of_its_end():
     async with (
         join() as first,
         join(first.node) as second,
-        connect(first.node) as one,
-        connect(first.node) as two,
+        connect(first.node, publisher=(same := Publisher.random())) as one,
+        connect(first.node, publisher=same) as two,
         second.subscribe("TRUE") as subscription,
     ):
         await subscription.ready(timeout=20)
@@ -231,10 +231,10 @@ async def test_a_durable_subscription_outlives_its_consumer_and_its_node(tmp_pat
     address = node.node
     async with connect(address) as light, light.subscribe("n > 0", durable="d") as subscription:
         await subscription.ready(timeout=20)
-        await node.publish_many({"id": n, "n": n} for n in range(3))
+        await node.publish_many(({"id": n, "n": n} for n in range(3)), id_attribute="id")
         assert [(await anext(subscription)).id for _ in range(2)] == ["1", "2"]
-    await node.publish_many({"id": n, "n": n} for n in range(3, 6))
-    await node.publish({"id": 6, "n": 6}, delivery="at_least_once")
+    await node.publish_many(({"id": n, "n": n} for n in range(3, 6)), id_attribute="id")
+    await node.publish({"id": 6, "n": 6}, id="6", delivery="at_least_once")
     await node.close()
     async with join(listen=address, data=tmp_path) as node:
         async with node.subscribe("n > 0", durable="d") as subscription:
@@ -250,14 +250,14 @@ async def test_a_durable_subscription_goes_on_while_its_node_restarts(tmp_path):
     address = node.node
     async with connect(address) as light, light.subscribe("TRUE", durable="d") as subscription:
         await subscription.ready(timeout=20)
-        await node.publish_many({"id": n} for n in range(10))
+        await node.publish_many(({"id": n} for n in range(10)), id_attribute="id")
         assert [(await anext(subscription)).id for _ in range(4)] == ["0", "1", "2", "3"]
         await node.close()
         await until(lambda: not light.is_connected)
         node = await join(listen=address, data=tmp_path)
         await until(lambda: light.is_connected)
         await subscription.ready(timeout=20)
-        await node.publish_many({"id": n} for n in range(10, 20))
+        await node.publish_many(({"id": n} for n in range(10, 20)), id_attribute="id")
         found = [(await anext(subscription)).id for _ in range(16)]
         assert found == [str(n) for n in range(4, 20)]
         assert await subscription.take(timeout=0.01) == [] and subscription.gaps == 0
@@ -272,7 +272,7 @@ async def test_a_small_queue_loses_nothing_of_a_durable_subscription():
         light.subscribe("TRUE", durable="d", queue_max=5) as subscription,
     ):
         await subscription.ready(timeout=20)
-        await node.publish_many({"id": n} for n in range(600))
+        await node.publish_many(({"id": n} for n in range(600)), id_attribute="id")
         found = [(await anext(subscription)).id for _ in range(600)]
         assert found == [str(n) for n in range(600)] and subscription.dropped == 0
 

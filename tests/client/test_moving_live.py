@@ -55,7 +55,7 @@ async def test_no_event_is_lost_or_doubled_while_subscriptions_move():
         await asyncio.gather(subscription.ready(timeout=20), other.ready(timeout=20))
         sent, taken = 0, []
         while subscription.node != second.node or sent < 100:
-            await second.publish({"id": sent, "n": sent})
+            await second.publish({"n": sent}, id=str(sent))
             sent += 1
             # What comes in time is taken; what is lost or doubled shows at the end.
             taken += [delivery.event.attributes["n"] for delivery in await subscription.take()]
@@ -125,14 +125,14 @@ async def test_clients_of_the_anonymous_overlay_gather_where_others_want_the_sam
         sent = 0
         while subscription.node != second.node:
             sent += 1
-            await first.publish({"id": sent, "symbol": "ACME", "price": 5 + sent})
+            await first.publish({"symbol": "ACME", "price": 5 + sent}, id=str(sent))
             assert (await anext(subscription)).id == str(sent)
-        await first.publish({"id": "cheap", "symbol": "ACME", "price": 1})
-        await first.publish({"id": "last", "symbol": "ACME", "price": 9})
+        await first.publish({"symbol": "ACME", "price": 1}, id="cheap")
+        await first.publish({"symbol": "ACME", "price": 9}, id="last")
         assert (await anext(subscription)).id == "last"
         assert (subscription.gaps, subscription.waiting) == (0, 0)
         # A new wish is proposed anew: nobody else wants that, and it stays.
         await subscription.change("symbol = 'BOLT'")
-        await first.publish({"id": "bolt", "symbol": "BOLT"})
+        await first.publish({"symbol": "BOLT"}, id="bolt")
         assert (await anext(subscription)).id == "bolt"
         assert subscription.node == second.node

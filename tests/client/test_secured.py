@@ -99,8 +99,8 @@ async def test_a_joined_node_takes_no_clients_but_those_of_its_permissions(files
                 await connect(closed.node, tls=files[name])
         await some.ready(timeout=20)
         await everything.ready(timeout=20)
-        await closed.publish({"id": 1, "public": False})
-        await closed.publish({"id": 2, "public": True})
+        await closed.publish({"public": False}, id="1")
+        await closed.publish({"public": True}, id="2")
         assert (await anext(some)).id == "2"
         assert [(await anext(everything)).id for _ in range(2)] == ["1", "2"]
         with pytest.raises(PublishFailedError, match="may not publish"):
@@ -208,15 +208,15 @@ async def test_two_clients_see_only_what_they_may(files, tmp_path):
         assert some.detail.startswith("narrowed to: ") and everything.detail == ""
         await some.ready(timeout=20)
         await everything.ready(timeout=20)
-        await ann.publish({"id": 1, "source": "ann", "public": False})
-        await ann.publish({"id": 2, "source": "ann", "public": True})
+        await ann.publish({"source": "ann", "public": False}, id="1")
+        await ann.publish({"source": "ann", "public": True}, id="2")
         with pytest.raises(PublishFailedError, match="ann may only publish"):
-            await ann.publish({"id": 3, "source": "bob", "public": True})
+            await ann.publish({"source": "bob", "public": True}, id="3")
         with pytest.raises(PublishFailedError, match="bob may not publish"):
-            await bob.publish({"id": 4})
+            await bob.publish({}, id="4")
         with pytest.raises(SubscriptionEndedError, match="may only see"):
             await ann.subscribe("public = FALSE").accepted()
-        await trusted.publish({"id": 5, "public": True})
+        await trusted.publish({"public": True}, id="5")
         assert [(await anext(some)).id for _ in range(2)] == ["2", "5"]
         assert [(await anext(everything)).id for _ in range(3)] == ["1", "2", "5"]
 

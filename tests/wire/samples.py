@@ -170,6 +170,7 @@ MESSAGES: dict[str, Any] = {
     "publish-wanted": client.PublishWanted(STORY, 12),
     "publish-batch-wanted": client.PublishBatchWanted(TRADES, 13),
     "publish-ended": client.PublishEnded((12, 13), ((14, "no promise"),)),
+    "published-before": client.PublishedBefore(((12, 1), (13, 3))),
     "revocation-told": client.RevocationTold(7, b'{"serial": "1f"}'),
     "answered": client.Answered(7, "the authority of this network has not signed that"),
     "durable-losses": client.DurableLosses(7, 345, 1),

@@ -35,19 +35,27 @@ def tls_settings(
 
 
 def with_node(
-    address: str, tls: str | None, name: str, work: Callable[[NodeClient], Awaitable[int]]
+    address: str,
+    tls: str | None,
+    name: str,
+    work: Callable[[NodeClient], Awaitable[int]],
+    publisher: str | None = None,
 ) -> int:
     """Run the work as a client of the node; its result is the exit code."""
-    from peersub.client import connect
+    from peersub.client import Publisher, connect
     from peersub.runtime.addresses import split_address
 
     try:
         split_address(address)
     except ValueError as error:
         raise CommandError(f"--node: {error}.") from None
+    try:
+        named = None if publisher is None else Publisher.named(publisher)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--publisher: {error}.") from None
 
     async def run() -> int:
-        async with connect(address, tls=tls_settings(tls), name=name) as node:
+        async with connect(address, tls=tls_settings(tls), name=name, publisher=named) as node:
             return await work(node)
 
     return asyncio.run(run())

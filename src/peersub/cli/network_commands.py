@@ -210,7 +210,18 @@ def _pub(
     ] = "best_effort",
     event_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Names the event; default: its id, else random."),
+        typer.Option("--id", metavar="ID", help="Names the event; default: random."),
+    ] = None,
+    id_attribute: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The attribute that has the id of each event."),
+    ] = None,
+    publisher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Publish as this publisher: the same id again, also later, is the same event.",
+        ),
     ] = None,
     body: Annotated[
         str | None,
@@ -234,6 +245,8 @@ def _pub(
             rate=rate,
             delivery=delivery,
             id=event_id,
+            id_attribute=id_attribute,
+            publisher=publisher,
             body=body,
             quiet=quiet,
             as_json=as_json,

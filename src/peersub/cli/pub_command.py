@@ -38,6 +38,8 @@ class PubOptions:
     rate: float | None = None
     delivery: str = "best_effort"
     id: str | None = None
+    id_attribute: str | None = None
+    publisher: str | None = None
     body: str | None = None
     quiet: bool = False
     as_json: bool = False
@@ -46,6 +48,7 @@ class PubOptions:
 @dataclass(slots=True)
 class _Outcome:
     published: int = 0
+    already_seen: int = 0
     failed: int = 0
     bad_lines: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -76,7 +79,7 @@ def run_pub(options: PubOptions) -> int:
         await _publish_all(node, source, options, outcome)
         return outcome.code
 
-    code = with_node(options.node, options.tls, "peersub pub", work)
+    code = with_node(options.node, options.tls, "peersub pub", work, options.publisher)
     _report(options, outcome)
     return code
 
@@ -87,6 +90,7 @@ def _report(options: PubOptions, outcome: _Outcome) -> None:
     if options.as_json:
         counts: dict[str, Any] = {
             "published": outcome.published,
+            "already_seen": outcome.already_seen,
             "failed": outcome.failed,
             "bad_lines": outcome.bad_lines,
         }
@@ -95,7 +99,8 @@ def _report(options: PubOptions, outcome: _Outcome) -> None:
         print_json(counts)
     elif not options.quiet:
         events = "1 event" if outcome.published == 1 else f"{outcome.published:,} events"
-        note(f"peersub: published {events}")
+        seen = f", {outcome.already_seen:,} of them already seen" if outcome.already_seen else ""
+        note(f"peersub: published {events}{seen}")
 
 
 async def _publish_all(
@@ -108,10 +113,12 @@ async def _publish_all(
             summary = await node.publish_many(events, delivery=options.delivery)  # type: ignore[arg-type]
         except PublishFailedError as error:
             outcome.published += error.published
+            outcome.already_seen += error.already_seen
             outcome.failed += error.failed
             outcome.failures += error.failures[: BAD_LINES_SHOWN - len(outcome.failures)]
         else:
             outcome.published += summary.published
+            outcome.already_seen += summary.already_seen
         outcome.last_id = events[-1].id
 
 
@@ -146,13 +153,15 @@ class _Copies:
         except UnicodeEncodeError:
             raise CommandError("the event is no Unicode text") from None
         self._id = options.id
+        self._id_attribute = options.id_attribute
         self._count = 1 if options.count is None else options.count
         self._body = None if options.body is None else _content(options.body)
 
     async def __aiter__(self) -> AsyncIterator[list[Event]]:
         from peersub.events.envelope import identifier_of
 
-        name = self._id or identifier_of(self._attributes.get("id"))
+        given = None if self._id_attribute is None else self._attributes.get(self._id_attribute)
+        name = self._id or identifier_of(given)
         for start in range(0, self._count, EVENTS_AT_ONCE_MAX):
             numbers = range(start, min(self._count, start + EVENTS_AT_ONCE_MAX))
             # The same id again would be the same event.
@@ -167,6 +176,7 @@ class _Lines:
 
     def __init__(self, options: PubOptions, outcome: _Outcome) -> None:
         self._outcome = outcome
+        self._id_attribute = options.id_attribute
         self._left = options.count
         self._number = 0
         self._rest = b""
@@ -196,7 +206,7 @@ class _Lines:
             if not line.strip() or self._left == 0:
                 continue
             try:
-                events.append(_event(row_of_line(line)))
+                events.append(_event(row_of_line(line), id_attribute=self._id_attribute))
             except ValueError as error:
                 self._outcome.bad_lines += 1
                 if self._outcome.bad_lines <= BAD_LINES_SHOWN:
@@ -208,12 +218,17 @@ class _Lines:
 
 
 def _event(
-    attributes: dict[str, Any], event_id: str | None = None, body: bytes | None = None
+    attributes: dict[str, Any],
+    event_id: str | None = None,
+    body: bytes | None = None,
+    *,
+    id_attribute: str | None = None,
 ) -> Event:
     """The event, if it can travel; a ValueError says why not."""
     from peersub.client.outgoing import promise_named, publication_of
 
-    return publication_of(attributes, promise_named("best_effort"), event_id, body).event
+    promise = promise_named("best_effort")
+    return publication_of(attributes, promise, event_id, body, id_attribute).event
 
 
 def _content(name: str) -> bytes:

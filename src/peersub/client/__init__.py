@@ -15,7 +15,8 @@ from peersub.client.errors import (
     PublishTimedOutError,
     SubscriptionEndedError,
 )
-from peersub.client.node_client import NodeClient, PublishSummary
+from peersub.client.node_client import NodeClient, Published, PublishSummary
+from peersub.client.publisher import Publisher
 from peersub.client.subscription import Delivery, Subscription
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "PublishFailedError",
     "PublishSummary",
     "PublishTimedOutError",
+    "Published",
+    "Publisher",
     "Subscription",
     "SubscriptionEndedError",
     "connect",

@@ -11,6 +11,7 @@ from peersub.client.errors import ConnectError
 from peersub.client.local import LocalLink
 from peersub.client.moving import Moves
 from peersub.client.node_client import NodeClient
+from peersub.client.publisher import Publisher
 from peersub.client.remote import RemoteLink
 from peersub.client.session import Session
 from peersub.runtime.addresses import split_address
@@ -62,6 +63,7 @@ def join(
     permissions: Permissions | str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     name: str = "",
+    publisher: Publisher | str | None = None,
 ) -> Entrance:
     """Start a node in this process, and take part in a network with it.
 
@@ -82,6 +84,7 @@ def join(
             have a certificate.
         settings: settings of the overlay, by name.
         name: of this client, for people.
+        publisher: whose events this client publishes, as for `connect`.
 
     Raises:
         SecurityError: when entered: the files of `tls` cannot be used.
@@ -104,7 +107,7 @@ def join(
     )
 
     async def enter() -> NodeClient:
-        return await client_of(chosen, name, tls, permissions)
+        return await client_of(chosen, name, tls, permissions, publisher)
 
     return Entrance(enter)
 
@@ -114,6 +117,7 @@ async def client_of(
     name: str = "",
     tls: TlsSettings | None = None,
     permissions: Permissions | str | Path | None = None,
+    publisher: Publisher | str | None = None,
 ) -> NodeClient:
     """Start a node, and be its first client; closing the client ends the node."""
     if isinstance(permissions, str):
@@ -122,9 +126,9 @@ async def client_of(
         from peersub.runtime.security.permissions import Permissions as Granted
 
         permissions = Granted.nobody()
+    session = Session(name, publisher=_publisher(publisher))
     node, gate = served_node(settings, tls, permissions)
     await node.start()
-    session = Session(name)
     await session.greet(LocalLink(session, gate, on_lost=session.close))
     return NodeClient(session, node.stop)
 
@@ -136,6 +140,7 @@ def connect(
     reconnect: bool = True,
     name: str = "",
     moves: bool = True,
+    publisher: Publisher | str | None = None,
 ) -> Entrance:
     """Be a light client of a running node: one connection, however many subscriptions.
 
@@ -150,16 +155,20 @@ def connect(
         name: of this client, for people.
         moves: whether subscriptions follow when the node proposes another one to them, where
             others want the same. Whoever reads their events does not notice.
+        publisher: whose events this client publishes: a `Publisher`, or a name whose secret this
+            machine keeps. An event of the same publisher with the same id is the same event, also
+            after a restart and through another node. By default nobody who was there before.
 
     Raises:
         ConnectError: when entered: the node cannot be reached, or does not take the client.
         SecurityError: when entered: the files of `tls` cannot be used.
-        ValueError: the address is none.
+        ValueError: the address is none; when entered: the publisher's name or file is none.
     """
     session_name = name
+    chosen: Publisher | None = None
 
     async def dial(node: str, *, redial: bool = False) -> tuple[Session, RemoteLink]:
-        session = Session(session_name, moves=moves)
+        session = Session(session_name, moves=moves, publisher=chosen)
         link = RemoteLink(session, node, _dialling(tls), reconnect=redial)
         try:
             await link.open()
@@ -176,6 +185,8 @@ def connect(
         return session, link.close
 
     async def enter() -> NodeClient:
+        nonlocal chosen
+        chosen = _publisher(publisher)
         nodes = await address.introduce() if isinstance(address, NodeClient) else address
         for node in _in_order(nodes):
             try:
@@ -200,6 +211,10 @@ def _in_order(nodes: str | Sequence[str]) -> Sequence[str]:
     for node in listed:
         split_address(node)
     return listed
+
+
+def _publisher(given: Publisher | str | None) -> Publisher | None:
+    return Publisher.named(given) if isinstance(given, str) else given
 
 
 def _dialling(tls: TlsSettings | None) -> ssl.SSLContext | None:

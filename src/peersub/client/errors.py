@@ -29,6 +29,7 @@ class PublishFailedError(ClientError):
         failures: the ids of the events, and why, of the first ones that failed.
         failed: how many failed.
         published: how many did not.
+        already_seen: of these, how many the node had published before.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class PublishFailedError(ClientError):
         *,
         failed: int = 1,
         published: int = 0,
+        already_seen: int = 0,
     ) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
         self.failed = failed
         self.published = published
+        self.already_seen = already_seen
 
 
 class PublishTimedOutError(PublishFailedError, TimeoutError):

@@ -32,10 +32,32 @@ from peersub.filters.filter import Filter
 from peersub.runtime.client_queue import event_bytes
 from peersub.wire.client_messages import Batch, Publication
 
-__all__ = ["NodeClient", "PublishSummary"]
+__all__ = ["NodeClient", "PublishSummary", "Published"]
 
 FAILURES_KEPT_MAX: Final = 100
 """Events that failed and are named with their reason; all are counted."""
+
+
+class Published(str):
+    """The id of an event that was published: a string that also says whether it was new.
+
+    Attributes:
+        already_seen: whether the node had published the same event before: this publisher's, with
+            this id. Its subscribers got it once.
+    """
+
+    already_seen: bool
+
+    def __new__(cls, event_id: str, *, already_seen: bool = False) -> Self:
+        """The id, with what the node said."""
+        made = super().__new__(cls, event_id)
+        made.already_seen = already_seen
+        return made
+
+    @property
+    def id(self) -> str:
+        """The id alone."""
+        return str(self)
 
 
 @dataclass(slots=True)
@@ -44,6 +66,8 @@ class PublishSummary:
 
     published: int = 0
     """Events whose promise was kept."""
+    already_seen: int = 0
+    """Of these, how many the node had published before: their subscribers got them once."""
     failed: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
     """Ids and reasons of the first that failed."""
@@ -126,7 +150,7 @@ class NodeClient:
             async with asyncio.timeout(timeout):
                 await self._session.room_for(size)
                 self._session.publish(((publication, size),), waiting)
-                failure = await waiting.answer
+                failure, seen = await waiting.answer
         except TimeoutError:
             raise PublishTimedOutError(
                 f"the event {publication.id!r} was not confirmed within {timeout} s",
@@ -137,30 +161,38 @@ class NodeClient:
                 f"the event {publication.id!r} was not published: {failure}",
                 [(publication.id, failure)],
             )
-        return publication.id
+        return Published(publication.id, already_seen=bool(seen))
 
     async def publish_many(
         self,
         events: Iterable[Publishable] | Any,
         *,
         delivery: DeliveryPromise = "best_effort",
+        id_attribute: str | None = None,
     ) -> PublishSummary:
         """Publish many events, without waiting for each; returns when all promises are kept.
 
         Never more than a bounded number of events is under way: events are taken from the iterable
-        as fast as the network takes them. Where they have no `id` and are alike, or are rows of a
-        Table, they travel in columns, which is many times faster; their ids are then numbered.
+        as fast as the network takes them. Where they are alike and have no ids of their own, or are
+        rows of a Table, they travel in columns, which is many times faster; their ids are then
+        numbered.
 
         Args:
             events: an iterable of attributes or events, or a pyarrow Table.
             delivery: as of `publish`.
+            id_attribute: the attribute that has the id of each event, which it keeps as data, too.
 
         Raises:
             PublishFailedError: some were not published; all the others were.
             ValueError: an event cannot travel; those before it were published.
         """
         session, waiting = self._session, _ManyWaiting()
-        pieces = pieces_of(events, promise_named(delivery), with_batches=session.takes_batches)
+        pieces = pieces_of(
+            events,
+            promise_named(delivery),
+            with_batches=session.takes_batches,
+            id_attribute=id_attribute,
+        )
         try:
             for piece in pieces:
                 await session.room_for(sum(size for _, size in piece))
@@ -179,6 +211,7 @@ class NodeClient:
                 summary.failures,
                 failed=summary.failed,
                 published=summary.published,
+                already_seen=summary.already_seen,
             )
         return summary
 
@@ -290,12 +323,12 @@ class NodeClient:
 class _OneWaiting:
     """Waits for one publication."""
 
-    def __init__(self, answer: asyncio.Future[str | None]) -> None:
+    def __init__(self, answer: asyncio.Future[tuple[str | None, int]]) -> None:
         self.answer = answer
 
-    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+    def ended(self, published: Publication | Batch, failure: str | None, seen: int = 0) -> None:
         if not self.answer.done():
-            self.answer.set_result(failure)
+            self.answer.set_result((failure, seen))
 
 
 class _ManyWaiting:
@@ -309,12 +342,13 @@ class _ManyWaiting:
     def expect(self, piece: Piece) -> None:
         self.open += len(piece)
 
-    def ended(self, published: Publication | Batch, failure: str | None) -> None:
+    def ended(self, published: Publication | Batch, failure: str | None, seen: int = 0) -> None:
         self.open -= 1
         summary = self.summary
         count = len(published) if isinstance(published, Batch) else 1
         if failure is None:
             summary.published += count
+            summary.already_seen += seen
         else:
             summary.failed += count
             if len(summary.failures) < FAILURES_KEPT_MAX:

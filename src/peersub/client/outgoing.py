@@ -1,7 +1,7 @@
 """From what users publish to publications that can travel.
 
-An event is named by the `id` that the caller gives, else by its attribute `id`, as through every
-other door of peersub, else by 128 random bits.
+An event is named by the `id` that the caller gives, else by the attribute that the caller says has
+the ids, else by 128 random bits. An attribute that happens to be called `id` is data.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ def promise_named(name: str) -> Promise:
 
 
 def publication_of(
-    event: Publishable, promise: Promise, event_id: str | None = None, body: bytes | None = None
+    event: Publishable,
+    promise: Promise,
+    event_id: str | None = None,
+    body: bytes | None = None,
+    id_attribute: str | None = None,
 ) -> Publication:
-    """The event, ready to travel.
+    """The event, ready to travel; of attributes, the one with this name may have the id.
 
     Raises:
         TypeError: it is no event, or its id or body is of another type.
@@ -71,14 +75,19 @@ def publication_of(
         body = event.body if body is None else body
     elif isinstance(event, Mapping):
         attributes = event
-        name = event_id or identifier_of(event.get("id")) or secrets.token_hex(16)
+        given = None if id_attribute is None else identifier_of(event.get(id_attribute))
+        name = event_id or given or secrets.token_hex(16)
     else:
         raise TypeError(f"an event is a mapping of attributes, not {type(event).__name__}")
     return sealed(Publication(name, attributes, check_body(body), delivery=promise))
 
 
 def pieces_of(
-    events: Iterable[Publishable] | Any, promise: Promise, *, with_batches: bool
+    events: Iterable[Publishable] | Any,
+    promise: Promise,
+    *,
+    with_batches: bool,
+    id_attribute: str | None = None,
 ) -> Iterator[Piece]:
     """The events of an iterable, or the rows of a Table, in pieces to be published in one go.
 
@@ -86,8 +95,9 @@ def pieces_of(
     and so many of them come together that it pays. Raises what `publication_of` does; the events
     before are in pieces that came before.
     """
+    with_batches = with_batches and id_attribute is None
     if hasattr(events, "num_rows"):
-        yield from _table_pieces(events, promise, with_batches=with_batches)
+        yield from _table_pieces(events, promise, id_attribute, with_batches=with_batches)
         return
     source = iter(events)
     while chunk := list(islice(source, BATCH_ROWS if with_batches else EVENTS_AT_ONCE_MAX)):
@@ -98,16 +108,21 @@ def pieces_of(
                 if batch is not None:
                     yield batch
                     continue
-        yield from _single_pieces(chunk, promise)
+        yield from _single_pieces(chunk, promise, id_attribute)
 
 
-def _table_pieces(table: Any, promise: Promise, *, with_batches: bool) -> Iterator[Piece]:
-    columns = with_batches and "id" not in table.column_names and table.num_columns
+def _table_pieces(
+    table: Any, promise: Promise, id_attribute: str | None, *, with_batches: bool
+) -> Iterator[Piece]:
+    columns = with_batches and table.num_columns
     for start in range(0, table.num_rows, BATCH_ROWS):
         part = table.slice(start, BATCH_ROWS)
         is_many = columns and part.num_rows >= BATCH_FROM
         batch = _batch(part, promise) if is_many else None
-        yield from _single_pieces(rows_of_table(part), promise) if batch is None else (batch,)
+        if batch is not None:
+            yield batch
+        else:
+            yield from _single_pieces(rows_of_table(part), promise, id_attribute)
 
 
 def _batch(table: Any, promise: Promise) -> Piece | None:
@@ -121,12 +136,14 @@ def _batch(table: Any, promise: Promise) -> Piece | None:
     return [(batch, table.nbytes)]
 
 
-def _single_pieces(events: Iterable[Publishable], promise: Promise) -> Iterator[Piece]:
+def _single_pieces(
+    events: Iterable[Publishable], promise: Promise, id_attribute: str | None
+) -> Iterator[Piece]:
     piece: Piece = []
     size = 0
     try:
         for event in events:
-            publication = publication_of(event, promise)
+            publication = publication_of(event, promise, id_attribute=id_attribute)
             piece.append((publication, event_bytes(publication)))
             size += piece[-1][1]
             if len(piece) >= EVENTS_AT_ONCE_MAX or size >= PIECE_BYTES:
@@ -141,12 +158,12 @@ def _single_pieces(events: Iterable[Publishable], promise: Promise) -> Iterator[
 
 
 def _fit_columns(chunk: list[Publishable]) -> bool:
-    """Whether all have the same attributes, of plain values, and none has an identifier.
+    """Whether all have the same attributes, of plain values, and so many are they that it pays.
 
     Others could travel in columns, too, but would arrive with attributes that they do not have.
     """
     first = chunk[0]
-    if len(chunk) < BATCH_FROM or type(first) is not dict or "id" in first or not first:
+    if len(chunk) < BATCH_FROM or type(first) is not dict or not first:
         return False
     names = first.keys()
     return all(

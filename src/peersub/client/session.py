@@ -18,10 +18,12 @@ from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from peersub.client.errors import ClientError, ConnectError
+from peersub.client.publisher import Publisher
 from peersub.runtime.client_outbox import PLACE_TYPE
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    KEYS,
     LOSSES,
     MOVES,
     PHASES,
@@ -38,6 +40,7 @@ from peersub.wire.client_messages import (
     MoveProposed,
     Publication,
     PublishBatchWanted,
+    PublishedBefore,
     PublishEnded,
     PublishWanted,
     RevocationTold,
@@ -46,6 +49,7 @@ from peersub.wire.client_messages import (
     SubscriptionPhase,
     SubscriptionPhases,
     SubscriptionState,
+    in_network,
 )
 
 __all__ = ["Consumer", "Link", "PublishOwner", "Session"]
@@ -105,8 +109,8 @@ class Consumer(Protocol):
 class PublishOwner(Protocol):
     """Who waits for publications to end."""
 
-    def ended(self, published: Publication | Batch, failure: str | None) -> None:
-        """An event, or a batch of them, has ended."""
+    def ended(self, published: Publication | Batch, failure: str | None, seen: int = 0) -> None:
+        """An event, or a batch of them, has ended; so many of them the node had seen before."""
         ...
 
 
@@ -115,11 +119,18 @@ class _Open(NamedTuple):
     owner: PublishOwner
     size: int
 
-    def wanted(self, number: int) -> Message:
-        """What asks the node to publish it."""
-        if isinstance(self.published, Batch):
-            return PublishBatchWanted(self.published, number)
-        return PublishWanted(self.published, number)
+    def wanted(self, number: int, *, takes_keys: bool) -> Message:
+        """What asks the node to publish it.
+
+        A node of an earlier version gets the key as nodes that make it from the hash would: it is
+        the same event wherever it is published.
+        """
+        published = self.published
+        if isinstance(published, Batch):
+            batch = published if takes_keys else in_network(published).with_short_name()
+            return PublishBatchWanted(batch, number)
+        event = published if takes_keys else in_network(published).with_short_name()
+        return PublishWanted(event, number)
 
 
 class Session:
@@ -129,11 +140,15 @@ class Session:
         name: of the client, for people who look at the status of the node.
         welcome: what the node said of itself, last time.
         moves: whether proposals to move to other nodes are wanted.
+        publisher: whose events are published, over all connections.
         on_unused: is called when there are no subscriptions any more.
     """
 
-    def __init__(self, name: str = "", *, moves: bool = False) -> None:
+    def __init__(
+        self, name: str = "", *, moves: bool = False, publisher: Publisher | None = None
+    ) -> None:
         self.name = name
+        self.publisher = publisher or Publisher.random()
         self.moves = moves
         self.on_unused: Callable[[], None] | None = None
         self.welcome: ClientWelcome | None = None
@@ -149,6 +164,10 @@ class Session:
         """Those that it has not answered yet."""
         self._unready: dict[int, None] = {}
         self._open: dict[int, _Open] = {}
+        self._seen: dict[int, int] = {}
+        """Of those that end next, how many of their events were not new."""
+        self._sent_again: set[int] = set()
+        """Of these, those that went over more than one connection."""
         self._open_bytes = 0
         self._open_events = 0
         self._room = asyncio.Event()
@@ -176,7 +195,7 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = (LOSSES, PHASES, *((BATCHES,) if _has_columns() else ()))
+        features = (KEYS, LOSSES, PHASES, *((BATCHES,) if _has_columns() else ()))
         features += (MOVES,) if self.moves else ()
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
@@ -236,7 +255,9 @@ class Session:
         self._to_ask.extend(self._consumers)
         self._unready = dict.fromkeys(self._consumers)
         self._ask_for_more()
-        self.send([each.wanted(number) for number, each in self._open.items()])
+        self._sent_again.update(self._open)
+        takes_keys = self._takes_keys
+        self.send([each.wanted(n, takes_keys=takes_keys) for n, each in self._open.items()])
 
     # --- talking ---------------------------------------------------------------------------------
 
@@ -260,9 +281,12 @@ class Session:
                 self._on_delivered_batch(message)
             elif isinstance(message, PublishEnded):
                 for number in message.numbers:
-                    self._end(number, None)
+                    self._end(number, None, self._seen.get(number, 0))
+                self._seen = {}
                 for number, reason in message.failures:
                     self._end(number, reason)
+            elif isinstance(message, PublishedBefore):
+                self._seen = dict(message.counts)
             elif isinstance(message, SubscriptionState):
                 self._on_state(message)
             elif isinstance(message, SubscriptionPhases):
@@ -389,19 +413,28 @@ class Session:
                 owner.ended(each, "there is no connection to the node at the moment")
                 continue
             number = next(self._numbers)
-            entry = self._open[number] = _Open(each, owner, size)
+            entry = self._open[number] = _Open(self.publisher.identify(each), owner, size)
             self._open_bytes += size
             self._open_events += _events_of(each)
-            wanted.append(entry.wanted(number))
+            if self._is_greeted:
+                wanted.append(entry.wanted(number, takes_keys=self._takes_keys))
         self.send(wanted)
 
-    def _end(self, number: int, failure: str | None) -> None:
+    @property
+    def _takes_keys(self) -> bool:
+        return self.welcome is not None and KEYS in self.welcome.features
+
+    def _end(self, number: int, failure: str | None, seen: int = 0) -> None:
         entry = self._open.pop(number, None)
         if entry is not None:
+            if number in self._sent_again:
+                # The node may have seen it because this session had sent it: nobody knows.
+                self._sent_again.discard(number)
+                seen = 0
             self._open_bytes -= entry.size
             self._open_events -= _events_of(entry.published)
             self._room.set()
-            entry.owner.ended(entry.published, failure)
+            entry.owner.ended(entry.published, failure, seen)
 
     # --- status ----------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    KEYS,
     LOSSES,
     MOVES,
     PHASES,
@@ -233,9 +234,11 @@ class ClientDoor:
             self._takes_phases = PHASES in message.features
             self._hears_moves = MOVES in message.features
             self._hears_losses = LOSSES in message.features
+            self._publications.tells_seen = KEYS in message.features
             self.client_name = message.name
             network = self._network
-            features: tuple[str, ...] = (BATCHES,) if self._publications.takes_batches else ()
+            features: tuple[str, ...] = (KEYS,)
+            features += (BATCHES,) if self._publications.takes_batches else ()
             features += (MOVES,) if self._node.proposes_moves else ()
             welcome = ClientWelcome(
                 self._node.name, CLIENT_VERSION, network.overlay, network.network, features

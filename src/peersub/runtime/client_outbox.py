@@ -3,6 +3,7 @@
 An event that several subscriptions want leaves as one message. For each subscription the order is
 that in which it got the events: an event joins the one before it only, or would overtake others.
 Events of a batch come subscription by subscription, and leave in the order of their places in it.
+Keys of events do not leave: subscribers know them by their ids.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class ClientOutbox:
             (number, np.searchsorted(union, rows).astype(PLACE_TYPE).tobytes())
             for number, rows in self._rows
         )
-        return DeliveredBatch(self.batch.part(union), wanted, self._hops)
+        return DeliveredBatch(self.batch.part(union).with_key(None), wanted, self._hops)
 
     def taken(self) -> list[Delivered | DeliveredBatch]:
         """The messages, in their order; the outbox is empty from now on."""
@@ -170,7 +171,7 @@ class ClientOutbox:
         outgoing, self._outgoing, self.size = self._outgoing, [], 0
         messages += [
             Delivered(
-                each.publication,
+                each.publication.with_key(None),
                 tuple(each.numbers),
                 each.hops,
                 tuple(each.positions) if each.is_durable else (),

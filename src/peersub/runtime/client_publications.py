@@ -18,7 +18,13 @@ from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX
 from peersub.runtime.client_ports import ClientConnection, ClientRules, ServingNode
 from peersub.runtime.client_queue import content_bytes
-from peersub.wire.client_messages import PublishBatchWanted, PublishEnded, PublishWanted
+from peersub.wire.client_messages import (
+    PublishBatchWanted,
+    PublishedBefore,
+    PublishEnded,
+    PublishWanted,
+    in_network,
+)
 
 __all__ = ["ClientPublications"]
 
@@ -54,10 +60,13 @@ class ClientPublications:
         # Where rules look at each event, events come one by one.
         bounded = rules.bounds_publishing(connection.identity)
         self.takes_batches = node.takes_batches and not bounded
+        self.tells_seen = False
+        """Whether the client wants to hear which events were not new."""
         self._open: dict[str, tuple[Publication | Batch, list[int]]] = {}
         """Those that have not ended, with the numbers the client knows them by, by their names."""
         self._ended: list[int] = []
         self._failed: list[tuple[int, str]] = []
+        self._seen: list[tuple[int, int]] = []
         self._held: list[Publication | Batch] = []
         self._holding_task: asyncio.Task[None] | None = None
         self._is_lost = False
@@ -71,7 +80,7 @@ class ClientPublications:
         """Events, in their order."""
         taken: list[Publication] = []
         for message in wanted:
-            publication = message.publication
+            publication = in_network(message.publication)
             refusal = self._no_room_for(publication)
             if refusal is None and not publication.is_sound:
                 refusal = "its attributes cannot be read"
@@ -103,7 +112,7 @@ class ClientPublications:
 
     def publish_batch(self, message: PublishBatchWanted) -> None:
         """Many events, which end together."""
-        batch = message.batch
+        batch = in_network(message.batch)
         if not self.takes_batches:
             refusal: str | None = "this client publishes its events one by one"
         elif batch.name in self._open:
@@ -185,6 +194,10 @@ class ClientPublications:
         self._share.drop(content)
         if failure is None:
             self._ended += numbers
+            # What came again before it had ended was seen by then.
+            count = len(content) if isinstance(content, Batch) else 1
+            repeated = zip(numbers, (seen, *[count] * (len(numbers) - 1)), strict=True)
+            self._seen += [each for each in repeated if each[1]]
         else:
             self._failed += [(number, failure) for number in numbers]
         self._on_answers()
@@ -193,14 +206,20 @@ class ClientPublications:
         self._failed.append((number, reason))
         self._on_answers()
 
-    def answers(self) -> list[PublishEnded]:
+    def answers(self) -> list[PublishEnded | PublishedBefore]:
         """What the client has not heard of yet; it is taken to hear of it now."""
-        messages = []
+        messages: list[PublishEnded | PublishedBefore] = []
         while self._ended or self._failed:
-            ended, failed = self._ended, self._failed
+            ended, failed, seen = self._ended, self._failed, self._seen
             count = NUMBERS_PER_MESSAGE_MAX
+            told = set(ended[:count])
+            # In the order of those that ended: none is left behind.
+            known = tuple([each for each in seen if each[0] in told])
+            if known and self.tells_seen:
+                messages.append(PublishedBefore(known))
             messages.append(PublishEnded(tuple(ended[:count]), tuple(failed[:count])))
             self._ended, self._failed = ended[count:], failed[count:]
+            self._seen = seen[len(known) :]
         return messages
 
     def end(self) -> None:

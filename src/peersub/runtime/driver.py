@@ -80,7 +80,7 @@ class Outside(Protocol):
         """The overlay proposes that the subscription moves to another node."""
         ...
 
-    def on_published(self, name: str, failure: str | None, seen: int) -> None:
+    def on_published(self, name: str, failure: str | None) -> None:
         """A publication has ended."""
         ...
 
@@ -147,10 +147,10 @@ class Driver:
             SubscriptionPending: _nothing,
             ProposeMove: lambda effect: outside.on_move_proposed(effect.subscription, effect.node),
             PublishCompleted: lambda effect: outside.on_published(
-                effect.name or effect.event_id, None, effect.seen
+                effect.name or effect.event_id, None
             ),
             PublishFailed: lambda effect: outside.on_published(
-                effect.name or effect.event_id, effect.reason, 0
+                effect.name or effect.event_id, effect.reason
             ),
             Drop: self._drop,
         }

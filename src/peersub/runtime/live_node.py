@@ -29,6 +29,7 @@ from peersub.overlays.core.causes import (
     Unsubscribe,
 )
 from peersub.overlays.core.effects import Deliver, DeliverBatch
+from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirrors import MIRROR_SLOT
@@ -68,6 +69,8 @@ __all__ = [
 ]
 
 OnEnded: TypeAlias = Callable[[str, str | None, int], None]
+"""Takes the name of a publication, why it failed or None, and how many of its events this node had
+published before."""
 """Takes the id of a publication that has ended, and why it failed, or None."""
 
 PUBLICATIONS_OPEN_MAX: Final = 100_000
@@ -76,6 +79,9 @@ SUBSCRIPTIONS_MAX: Final = 200_000
 RELIEF_CHECK_S: Final = 0.1
 ABANDONED_CHECK_S: Final = 60.0
 """How often it is looked which durable subscriptions have had no consumer for too long."""
+PUBLISHED_REMEMBERED_MAX: Final = 65_536
+"""Events that clients published here, so that publishing one again can be told from the first."""
+PUBLISHED_HORIZON_MS: Final = 600_000
 ENDED: Final = "the node has ended"
 UNANSWERED_MS: Final = 1_500
 """After which it is said that none of the nodes to join answers."""
@@ -147,7 +153,8 @@ class LiveNode:
         self._driver: Driver | None = None
         self._transport: Transport | None = None
         self._sinks: dict[str, Sink] = {}
-        self._waiting: dict[str, OnEnded | None] = {}
+        self._waiting: dict[str, list[tuple[OnEnded | None, int]]] = {}
+        self._published = EventHistory(PUBLISHED_REMEMBERED_MAX, PUBLISHED_HORIZON_MS)
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
         self._mirroring: Mirroring | None = None
@@ -301,10 +308,8 @@ class LiveNode:
         await transport.close()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-        for name, on_ended in list(self._waiting.items()):
-            if on_ended is not None:
-                on_ended(name, ENDED, 0)
-        self._waiting.clear()
+        for name in list(self._waiting):
+            self.on_published(name, ENDED)
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
             sink.ended(ENDED)
@@ -319,22 +324,15 @@ class LiveNode:
     def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
         """Publish; `on_ended` is called once for each publication."""
         driver = self._running()
+        now_ms = self._clock.now_ms()
         for publication in publications:
-            self._wait(publication.name, on_ended)
+            is_new = self._published.add(publication.key, now_ms)
+            self._wait(publication.name, on_ended, 0 if is_new else 1)
         driver.tell(Publish(tuple(publications)))
 
-    def _wait(self, name: str, on_ended: OnEnded | None) -> None:
+    def _wait(self, name: str, on_ended: OnEnded | None, seen: int) -> None:
         """Somebody waits for a publication to end, and may not be the only one."""
-        other = self._waiting.get(name)
-        if other is None or on_ended is None:
-            self._waiting[name] = on_ended or other
-            return
-
-        def both(name: str, failure: str | None, seen: int) -> None:
-            other(name, failure, seen)
-            on_ended(name, failure, seen)
-
-        self._waiting[name] = both
+        self._waiting.setdefault(name, []).append((on_ended, seen))
 
     @property
     def takes_batches(self) -> bool:
@@ -344,7 +342,8 @@ class LiveNode:
     def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        self._wait(batch.name, on_ended)
+        new = self._published.add_batch(batch, self._clock.now_ms())
+        self._wait(batch.name, on_ended, len(batch) - len(new))
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
@@ -548,11 +547,11 @@ class LiveNode:
         if sink is not None:
             sink.move_proposed(node)
 
-    def on_published(self, name: str, failure: str | None, seen: int) -> None:
+    def on_published(self, name: str, failure: str | None) -> None:
         """A publication has ended."""
-        on_ended = self._waiting.pop(name, None)
-        if on_ended is not None:
-            on_ended(name, failure, seen)
+        for on_ended, seen in self._waiting.pop(name, ()):
+            if on_ended is not None:
+                on_ended(name, failure, seen)
 
     def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
         """Keep the records, as far as they are to outlive the node."""

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.batch_bounds import BatchSizeError
+from peersub.overlays.core.event_keys import network_batch_key, network_key, publisher_key
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
 
 __all__ = [
     "BATCHES",
     "CLIENT_VERSION",
+    "KEYS",
     "LOSSES",
     "MOVES",
     "PHASES",
@@ -49,6 +51,7 @@ __all__ = [
     "PublishBatchWanted",
     "PublishEnded",
     "PublishWanted",
+    "PublishedBefore",
     "RevocationTold",
     "StateWanted",
     "StatusGiven",
@@ -58,6 +61,8 @@ __all__ = [
     "SubscriptionPhases",
     "SubscriptionState",
     "UnsubscribeWanted",
+    "in_network",
+    "publisher_key",
 ]
 
 CLIENT_VERSION: Final = (1, 0)
@@ -68,8 +73,15 @@ BATCHES: Final = "batches"
 """A feature of the node, and of the client: it takes many events at once, in columns."""
 
 
+KEYS: Final = "keys"
+"""A feature of the node: it takes a publisher's hash beside the id of an event (`in_network`); and
+of the client: it wants to hear which events were not new."""
+
+
 LOSSES: Final = "losses"
 """A feature of the client: it wants to hear where durable subscriptions lost events."""
+
+
 MOVES: Final = "moves"
 """A feature of the node: it may propose to subscriptions to move to another node; and of the
 client: it wants to hear of that."""
@@ -98,6 +110,21 @@ class SubscriptionPhase(IntEnum):
     """The node has taken it; nodes that may publish for it have not all answered."""
     READY = 1
     ENDED = 2
+
+
+_Published = TypeVar("_Published", Publication, Batch)
+
+
+def in_network(published: _Published) -> _Published:
+    """What a client said, as the network knows it: the key is a hash of what the client hashed.
+
+    So a client cannot choose the key of an event, also if it has learned that of another's event.
+    """
+    claimed = published.given_key
+    if claimed is None:
+        return published
+    is_batch = isinstance(published, Batch)
+    return published.with_key(network_batch_key(claimed) if is_batch else network_key(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +310,16 @@ class PublishEnded(Message):
 
     numbers: tuple[int, ...]
     failures: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedBefore(Message):
+    """Publications that end well with the next message, and how many of their events are not new.
+
+    The node had published them before. Only for a client that says `KEYS`.
+    """
+
+    counts: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ MESSAGES: Final[dict[int, type]] = {
     97: client.Answered,
     98: client.MoveProposed,
     295: client.DurableLosses,
+    250: client.PublishedBefore,
     # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
     110: containment.Forwarded,
     111: containment.JoinRequest,

@@ -170,7 +170,7 @@ class ChordPeer:
             case PublishBatch(batch) if self.phase is not Phase.MEMBER:
                 # Who publishes so much can wait, and try again.
                 reason = "the node is not a member of the network: publish when it is"
-                self.engine.emit(PublishFailed(batch.id, reason))
+                self.engine.emit(PublishFailed.of(batch, reason))
             case _:
                 if not self.engine.handle_cause(cause, now_ms) or isinstance(cause, Restored):
                     self._on_change(cause, now_ms)

@@ -52,7 +52,7 @@ class Publishing:
     def publish_batch(self, batch: Batch) -> None:
         """Members look at events one by one; those of a batch end together."""
         if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(batch, _BEST_EFFORT_ONLY))
             return
         for publication in batch.publications():
             self._route(publication)

@@ -136,16 +136,14 @@ class PublishCompleted:
     """What the delivery promise of the publication asks for is done."""
 
     event_id: str
-    seen: int = 0
-    """Of its events, how many this node had published before."""
     name: str = field(default="", compare=False)
     """Of the publication, if it is not its identifier."""
 
     @classmethod
-    def of(cls, published: Publication | Batch, seen: int = 0) -> Self:
+    def of(cls, published: Publication | Batch) -> Self:
         """It has ended well."""
         name = published.name
-        return cls(published.id, seen, "" if name == published.id else name)
+        return cls(published.id, "" if name == published.id else name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Publishing:
         publisher, and their order. Who minds publishes single events.
         """
         if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._peer.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            self._peer.emit(PublishFailed.of(batch, _BEST_EFFORT_ONLY))
             return
         for publication in batch.publications():
             self._begin(publication)

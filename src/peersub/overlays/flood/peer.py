@@ -173,7 +173,7 @@ class FloodPeer:
     def _publish_batch(self, batch: Batch, now_ms: int) -> None:
         """Flooding looks at no content: its events travel one by one, and end together."""
         if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(batch, _BEST_EFFORT_ONLY))
             return
         for publication in batch.publications():
             self._spread(publication, 0, None, now_ms)

@@ -179,7 +179,7 @@ class ReachPeer:
                     self._publish(publication)
             case PublishBatch(batch):
                 if batch.delivery is Delivery.AT_LEAST_ONCE:
-                    self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+                    self._out.emit(PublishFailed.of(batch, _BEST_EFFORT_ONLY))
                 else:
                     for publication in batch.publications():
                         self.journeys.begin(publication)

@@ -257,7 +257,7 @@ class SimilarityPeer:
     def _publish_batch(self, batch: Batch, now_ms: int) -> None:
         """Each event finds its own way: they travel one by one, and end together."""
         if batch.delivery is Delivery.AT_LEAST_ONCE:
-            self._out.emit(PublishFailed(batch.id, _BEST_EFFORT_ONLY))
+            self._out.emit(PublishFailed.of(batch, _BEST_EFFORT_ONLY))
             return
         for publication in batch.publications():
             self._begin(publication, now_ms)

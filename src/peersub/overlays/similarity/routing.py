@@ -35,8 +35,8 @@ class Routing:
 
     def publish(self, publication: Publication, now_ms: int) -> None:
         """A publisher on this node hands it over."""
-        self._host.home.see(publication.key, now_ms)
-        self._host.home.hand_over(publication, 0)
+        if self._host.home.see(publication.key, now_ms):
+            self._host.home.hand_over(publication, 0)
         if self._begin(publication, 0, None):
             return
         member = self._most_general(self._host.members())
