@@ -66,8 +66,8 @@ async def network(files, folder, text):
 
 async def publish(node, numbers):
     for number in numbers:
-        event = {"id": number, "n": number}
-        await node.publish(event, delivery="at_least_once", timeout=20)
+        event = {"n": number}
+        await node.publish(event, id=str(number), delivery="at_least_once", timeout=20)
 
 
 def filter_at(node):

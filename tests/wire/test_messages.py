@@ -105,7 +105,7 @@ def test_tags_are_small_and_given_once():
     classes = [*MESSAGES.values(), *RECORDS.values()]
     assert len(set(classes)) == len(classes)
     assert not MESSAGES.keys() & RECORDS.keys()
-    assert all(0 < tag < 256 for tag in [*MESSAGES, *RECORDS])
+    assert all(0 < tag < 512 for tag in [*MESSAGES, *RECORDS])
 
 
 def test_a_message_without_a_tag_is_a_mistake_that_is_named():
