@@ -35,7 +35,7 @@ def test_the_table_of_matches_is_true(text: str, cells: str) -> None:
         limits.UNICODE_CLASSES_MAX,
         limits.PROGRAM_BYTES_MAX // 1024,
         limits.PIECES_MAX,
-        limits.SUBTRACTIONS_MAX,
+        limits.COVERING_STEPS_MAX,
     ],
 )
 def test_the_bounds_are_those_of_the_code(bound: int) -> None:

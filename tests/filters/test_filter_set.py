@@ -275,7 +275,9 @@ def count_covers(monkeypatch) -> list[Summary]:
     """Records each filter that is asked whether it covers another."""
     asked: list[Summary] = []
     covers = Summary.covers
-    monkeypatch.setattr(Summary, "covers", lambda a, b: asked.append(a) or covers(a, b))
+    monkeypatch.setattr(
+        Summary, "covers", lambda a, b, *rest: asked.append(a) or covers(a, b, *rest)
+    )
     return asked
 
 

@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peersub.filters import Filter, FilterError, relations
-from peersub.filters.limits import PIECES_MAX, SUBTRACTIONS_MAX
+from peersub.filters.limits import COVERING_STEPS_MAX, PIECES_MAX
 from strategies import events, examples, filter_texts, filters, text_of
 
 # --- soundness near the bounds ---------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_covering_of_large_unions_stays_within_its_bound(monkeypatch: pytest.Mon
     )
     specific = Filter(" OR ".join(f"b = {n} AND c = {n}" for n in range(200)))
     assert Filter(general).covers(specific) is False
-    assert 0 < calls <= SUBTRACTIONS_MAX + PIECES_MAX
+    assert 0 < calls <= COVERING_STEPS_MAX + PIECES_MAX
 
 
 # --- merging ---------------------------------------------------------------------------------

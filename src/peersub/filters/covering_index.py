@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from peersub.filters.boxes import Path
 from peersub.filters.covering_lookup import Lookup
+from peersub.filters.relations import Allowance
 from peersub.filters.summary import Subject, Summary
 
 __all__ = ["CoveringIndex", "Subject", "Summary"]
@@ -68,21 +69,25 @@ class CoveringIndex(Generic[Node]):
             candidates = self._lookup.possible_coverers(specific)
         return next((node for node in candidates if node.covers(specific)), None)
 
-    def coverers(self, specific: Summary) -> list[Node]:
-        """All the filters that cover the given one."""
+    def coverers(self, specific: Summary, allowance: Allowance | None = None) -> list[Node]:
+        """All the filters that cover the given one; those whose proof the allowance permits."""
         if self._lookup is None or specific.is_nothing:
             candidates: Iterable[Node] = self.nodes.values()
         else:
             candidates = self._lookup.possible_coverers(specific)
-        return [node for node in candidates if node.covers(specific)]
+        return [
+            node for node in _affordable(candidates, allowance) if node.covers(specific, allowance)
+        ]
 
-    def covered(self, general: Summary) -> list[Node]:
-        """All the filters that the given one covers."""
+    def covered(self, general: Summary, allowance: Allowance | None = None) -> list[Node]:
+        """All the filters that the given one covers; those whose proof the allowance permits."""
         if self._lookup is None or general.is_everything:
             candidates: Iterable[Node] = self.nodes.values()
         else:
             candidates = self._lookup.possibly_covered(general)
-        return [node for node in candidates if general.covers(node)]
+        return [
+            node for node in _affordable(candidates, allowance) if general.covers(node, allowance)
+        ]
 
     def matching(self, subject: Subject) -> Iterator[Node]:
         """The filters that match the event."""
@@ -97,3 +102,11 @@ class CoveringIndex(Generic[Node]):
         if self._lookup is None:
             return list(self.nodes.values())
         return list(self._lookup.at_paths(paths))
+
+
+def _affordable(candidates: Iterable[Node], allowance: Allowance | None) -> Iterator[Node]:
+    """The candidates, for as long as steps are left to ask them."""
+    for node in candidates:
+        if allowance is not None and allowance.left < 0:
+            return
+        yield node

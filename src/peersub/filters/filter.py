@@ -14,7 +14,12 @@ from typing import Any
 from peersub.events.envelope import Event
 from peersub.filters.boxes import Box, Path, box_matches
 from peersub.filters.errors import FilterError, excerpt_of
-from peersub.filters.limits import CONJUNCTS_MAX, PATTERN_CHARACTERS_MAX, TEXT_TESTS_MAX
+from peersub.filters.limits import (
+    CONJUNCTS_MAX,
+    CONSTRAINTS_MAX,
+    PATTERN_CHARACTERS_MAX,
+    TEXT_TESTS_MAX,
+)
 from peersub.filters.normal_form import (
     Boxes,
     TooManyConjunctsError,
@@ -22,6 +27,7 @@ from peersub.filters.normal_form import (
     simplified,
     union_intersection,
 )
+from peersub.filters.price import ROW_PRICE_MAX, Price, price_of_boxes
 from peersub.filters.relations import (
     imperfect_merge,
     perfect_merge,
@@ -32,7 +38,7 @@ from peersub.filters.sql_grammar import parse
 from peersub.filters.sql_text import text_of_boxes
 from peersub.filters.wire_form import BYTES_MAX, boxes_to_bytes, bytes_to_boxes, digest_of
 
-__all__ = ["Filter", "Matchable", "attributes_of"]
+__all__ = ["Filter", "Matchable", "attributes_of", "described"]
 
 Matchable = Mapping[str, Any] | Event | bytes | str
 """What a filter can be asked about: attributes, an event, or an XML document."""
@@ -62,6 +68,8 @@ class Filter:
     """
 
     language = "sql"
+    is_read = True
+    """Whether the filter says all that it wants (`widened.UnreadFilter` does not)."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -73,7 +81,8 @@ class Filter:
             raise FilterError(
                 text,
                 0,
-                f"the filter multiplies out to more than {CONJUNCTS_MAX:,} conjunctions",
+                f"the filter multiplies out to more than {CONJUNCTS_MAX:,} conjunctions, or "
+                f"{CONSTRAINTS_MAX:,} conditions in them",
                 "Split it into several subscriptions, or use IN and BETWEEN in place of OR.",
             ) from None
 
@@ -101,13 +110,14 @@ class Filter:
         return XPathFilter(pattern)
 
     @staticmethod
-    def from_bytes(data: bytes) -> Filter:
+    def from_bytes(data: bytes, price_max: int | None = None) -> Filter:
         """The filter that `to_bytes` wrote.
 
         Raises:
+            TooDearError: it costs more than `price_max`; said before anything is built.
             ValueError: the bytes are no filter of a version that is understood.
         """
-        form = bytes_to_boxes(data)
+        form = bytes_to_boxes(data, price_max)
         if isinstance(form, str):
             return Filter.xpath(form)
         return Filter._of(form)
@@ -120,6 +130,11 @@ class Filter:
     def digest(self) -> bytes:
         """16 bytes that name the filter: equal filters, and only those, have equal digests."""
         return digest_of(self.to_bytes())
+
+    @cached_property
+    def price(self) -> Price:
+        """What the filter costs wherever it goes."""
+        return price_of_boxes(self.boxes, len(self.to_bytes()))
 
     @cached_property
     def text(self) -> str:
@@ -150,7 +165,7 @@ class Filter:
         """Whether each event that matches `other` matches this filter; True only if proven."""
         if other.language != self.language:
             return other.is_nothing or self.is_everything
-        return union_covers(self.boxes, other.boxes)
+        return self.boxes == other.boxes or union_covers(self.boxes, other.boxes)
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some event may match both; False only if it is proven that none can."""
@@ -201,8 +216,8 @@ class Filter:
         return both
 
     def _no_intersection(self, other: Filter, problem: str) -> FilterError:
-        remedy = f"It is to be joined with {excerpt_of(other.source or other.text)}; use simpler"
-        return FilterError(self.source or self.text, 0, problem, f"{remedy} filters.")
+        remedy = f"It is to be joined with {excerpt_of(described(other))}; use simpler filters."
+        return FilterError(described(self), 0, problem, remedy)
 
     def merge(
         self, other: Filter, *, sample: Iterable[Matchable] = (), budget: float = 0.0
@@ -261,3 +276,10 @@ class Filter:
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
+
+
+def described(wanted: Filter) -> str:
+    """The filter for people: its source or its text, unless writing that out would take long."""
+    if wanted.source or wanted.price.units <= ROW_PRICE_MAX // 2:
+        return wanted.source or wanted.text
+    return f"a filter of {len(wanted.boxes):,} conjunctions"

@@ -25,7 +25,12 @@ from peersub.filters.boxes import (
     intersection_of_boxes,
 )
 from peersub.filters.domains import union_of
-from peersub.filters.limits import ABSORPTION_MAX, CONJUNCTS_MAX, PRODUCTS_MAX
+from peersub.filters.limits import (
+    ABSORPTION_MAX,
+    CONJUNCTS_MAX,
+    CONSTRAINTS_MAX,
+    PRODUCTS_MAX,
+)
 from peersub.filters.patterns import TextTest
 from peersub.filters.sql_grammar import Conjunction, Disjunction, Leaf, Tree
 
@@ -43,7 +48,7 @@ Constraint = Path | TextTest
 
 
 class TooManyConjunctsError(ValueError):
-    """Multiplying out would need more boxes than allowed."""
+    """Multiplying out would need more boxes, or more constraints in them, than allowed."""
 
 
 def boxes_of(tree: Tree) -> Boxes:
@@ -69,16 +74,19 @@ def _bounded(boxes: list[Box]) -> Boxes:
         boxes = _fused(boxes)
         if len(boxes) > CONJUNCTS_MAX:
             raise TooManyConjunctsError(len(boxes))
+    if _constraints_of(boxes) > CONSTRAINTS_MAX:
+        raise TooManyConjunctsError(len(boxes))
     return simplified(boxes)
 
 
 class _Multiplication:
-    """Multiplies out a tree; `made` counts the boxes of all products."""
+    """Multiplies out a tree; `made` counts the boxes of all products, `wide` their constraints."""
 
-    __slots__ = ("made",)
+    __slots__ = ("made", "wide")
 
     def __init__(self) -> None:
         self.made = 0
+        self.wide = 0
 
     def boxes(self, tree: Tree) -> list[Box]:
         if isinstance(tree, Leaf):
@@ -111,7 +119,8 @@ class _Multiplication:
         """What lies in one of the first and in one of the second."""
         # Text tests count as well: each is compared with each in the boxes that are made.
         self.made += len(first) * (len(second) + _tests(second)) + len(second) * _tests(first)
-        if self.made > PRODUCTS_MAX:
+        self.wide += len(first) * _constraints_of(second) + len(second) * _constraints_of(first)
+        if self.made > PRODUCTS_MAX or self.wide > 2 * CONSTRAINTS_MAX:
             raise TooManyConjunctsError(self.made)
         pairs = (box_intersection(left, right) for left in first for right in second)
         return _fused([box for box in pairs if box is not None])
@@ -119,6 +128,10 @@ class _Multiplication:
 
 def _tests(boxes: list[Box]) -> int:
     return sum(len(box.tests) for box in boxes)
+
+
+def _constraints_of(boxes: list[Box]) -> int:
+    return sum(len(box.domains) for box in boxes) + _tests(boxes)
 
 
 def _flat(tree: Conjunction | Disjunction) -> Iterator[Tree]:

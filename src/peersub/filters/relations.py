@@ -2,46 +2,103 @@
 
 Covering is decided by subtraction: what of the specific union is left after taking away the general
 one, box by box. It is always sound. Without text tests it is also complete, as long as the pieces
-stay within PIECES_MAX; beyond that the answer is "not proven", which is False.
+stay within PIECES_MAX and the steps within an `Allowance`; beyond that the answer is "not proven",
+which is False.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
+from peersub.events.kinds import KindClass
 from peersub.filters.boxes import (
     ANY_TRUTH,
     Box,
+    Path,
     box_covers,
     box_intersection,
     box_of,
     box_subtraction,
 )
-from peersub.filters.limits import MERGE_BOXES_MAX, PIECES_MAX, SUBTRACTIONS_MAX
+from peersub.filters.limits import COVERING_STEPS_MAX, MERGE_BOXES_MAX, PIECES_MAX
 from peersub.filters.normal_form import Boxes, simplified
 
-__all__ = ["hull", "imperfect_merge", "perfect_merge", "union_covers", "union_overlaps"]
+__all__ = [
+    "Allowance",
+    "hull",
+    "imperfect_merge",
+    "perfect_merge",
+    "union_covers",
+    "union_overlaps",
+]
 
 
-def union_covers(general: Sequence[Box], specific: Sequence[Box]) -> bool:
+UNION_STEPS: Final = 4
+"""Steps of an allowance for many questions that one step with a union of boxes takes."""
+
+
+class Allowance:
+    """Steps that questions of covering may still take; several questions may share one."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = COVERING_STEPS_MAX) -> None:
+        self.left = steps
+
+    def permits(self, general: Sequence[Box], specific: Sequence[Box]) -> bool:
+        """Whether one union is proven to cover the other with what is left, and within a question.
+
+        Among many questions most are about single boxes: a step with unions counts as several.
+        """
+        question = Allowance(min(COVERING_STEPS_MAX, self.left // UNION_STEPS))
+        before = question.left
+        is_proven = union_covers(general, specific, question)
+        self.left -= UNION_STEPS * (before - question.left)
+        return is_proven
+
+
+def union_covers(
+    general: Sequence[Box], specific: Sequence[Box], allowance: Allowance | None = None
+) -> bool:
     """Each event in one of the specific boxes lies in one of the general ones."""
-    budget = SUBTRACTIONS_MAX
+    allowance = allowance or Allowance()
+    tests = Counter(test.path for candidate in general for test in candidate.tests)
     for box in specific:
+        allowance.left -= len(general) + _trials(tests, box)
+        if allowance.left < 0:
+            return False
         if any(box_covers(candidate, box) for candidate in general):
             continue
-        if len(general) < 2:
-            return False
-        pieces = [box]
-        for candidate in _most_constrained_last(general):
-            budget -= len(pieces)
-            pieces = [left for piece in pieces for left in box_subtraction(piece, candidate)]
-            if not pieces:
-                break
-            if len(pieces) > PIECES_MAX or budget < 0:
-                return False
-        else:
+        if len(general) < 2 or not _is_used_up(box, general, allowance):
             return False
     return True
+
+
+def _trials(tests: Mapping[Path, int], box: Box) -> int:
+    """Steps that it takes to try tests, so many of each attribute, on the strings of a box."""
+    return sum(
+        count * (1 + len(box.domain(path).sets[KindClass.STRING])) for path, count in tests.items()
+    )
+
+
+def _is_used_up(box: Box, general: Sequence[Box], allowance: Allowance) -> bool:
+    """Whether nothing is left of a box after taking away the general ones."""
+    pieces = [box]
+    for candidate in _most_constrained_last(general):
+        trials = _trials(Counter(test.path for test in candidate.tests), box)
+        # A piece is written anew for each constraint, and compares its text tests with each other.
+        widths = sum(8 + len(piece.domains) + len(piece.tests) ** 2 for piece in pieces)
+        allowance.left -= widths * (1 + len(candidate.domains) + trials) // 8
+        if allowance.left < 0:
+            return False
+        pieces = [left for piece in pieces for left in box_subtraction(piece, candidate)]
+        if not pieces:
+            return True
+        if len(pieces) > PIECES_MAX:
+            return False
+    return False
 
 
 def _most_constrained_last(boxes: Iterable[Box]) -> list[Box]:

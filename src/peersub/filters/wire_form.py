@@ -29,6 +29,7 @@ from peersub.filters.domains import PRESENT, Domain
 from peersub.filters.intervals import EMPTY, GREATEST, LEAST, Cut, IntervalSet
 from peersub.filters.limits import (
     CONJUNCTS_MAX,
+    CONSTRAINTS_MAX,
     NESTING_MAX,
     PATTERN_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
@@ -42,6 +43,14 @@ from peersub.filters.patterns import (
     canonical_like,
     check_expression,
     like_interval,
+)
+from peersub.filters.price import (
+    FILTER_BYTES_MAX,
+    Price,
+    TooDearError,
+    price_of_form,
+    price_of_tree_pattern,
+    refusal_of,
 )
 
 __all__ = ["VERSION", "boxes_to_bytes", "bytes_to_boxes", "digest_of", "pattern_to_bytes"]
@@ -110,14 +119,20 @@ def _cut(cut: Cut) -> Any:
     return None
 
 
-def bytes_to_boxes(data: bytes) -> Boxes | str:
+def bytes_to_boxes(data: bytes, price_max: int | None = None) -> Boxes | str:
     """The union of boxes, or the text of the pattern, that the bytes stand for.
 
     Raises:
+        TooDearError: it costs more than `price_max`; said before anything is built or compiled.
         ValueError: with the reason.
     """
     if len(data) > BYTES_MAX:
         raise ValueError(f"a filter of {len(data):,} bytes is larger than {BYTES_MAX:,}")
+    if price_max is not None and len(data) > FILTER_BYTES_MAX:
+        raise TooDearError(
+            f"the filter has {len(data):,} bytes, and a filter may have {FILTER_BYTES_MAX:,} in a "
+            "network. Split it into several subscriptions."
+        )
     msgspec = _codec()
     try:
         version, language, form = msgspec.msgpack.decode(data)
@@ -126,14 +141,27 @@ def bytes_to_boxes(data: bytes) -> Boxes | str:
     if version != VERSION:
         raise ValueError(f"a filter of version {version!r} is not understood, only {VERSION}")
     if language == "xpath" and isinstance(form, str):
+        _check_price(price_of_tree_pattern(form), price_max)
         return form
     try:
         if language != "sql" or len(form) > CONJUNCTS_MAX:
             raise ValueError(language)
+        price = price_of_form(form, len(data))
+        _check_price(price, price_max)
+        if price.constraints > CONSTRAINTS_MAX:
+            raise ValueError(price.constraints)
         boxes = [_read_box(*box) for box in form]
+    except TooDearError:
+        raise
     except (TypeError, ValueError, LookupError, AttributeError, InvalidOperation, PatternError):
         raise ValueError("the bytes are not a filter") from None
     return simplified(box for box in boxes if box is not None)
+
+
+def _check_price(price: Price, price_max: int | None) -> None:
+    refusal = None if price_max is None else refusal_of(price, price_max)
+    if refusal is not None:
+        raise TooDearError(refusal)
 
 
 def _read_box(domains: list[Any], tests: list[Any]) -> Box | None:

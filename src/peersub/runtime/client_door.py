@@ -39,6 +39,7 @@ from peersub.runtime.client_queue import QueuedConsumer, Waiting
 from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.client_status import StatusAnswers
 from peersub.runtime.client_texts import client_named, narrowing_of, text_of
+from peersub.runtime.filter_budget import FilterBudget, permit_filter
 from peersub.runtime.sinks import DurableOptions
 from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
@@ -90,6 +91,7 @@ class ClientDoor:
         rules: what it may do.
         holders: of the node's durable subscriptions, shared by all of its doors.
         usage: what the client's identity uses, shared by all of its doors.
+        budget: what filters may cost the node, shared by all of its doors.
         status: what the client is told about the node, if more than the node says itself.
         turns: shared by all doors of a node.
     """
@@ -104,6 +106,7 @@ class ClientDoor:
         rules: ClientRules | None = None,
         holders: DurableHolders | None = None,
         usage: Usage | None = None,
+        budget: FilterBudget | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
         turns: Turns | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class ClientDoor:
         """What the client may see, if that has changed since it came."""
         self._holders = holders or DurableHolders()
         self._usage = usage or Usage()
+        self._budget = budget or FilterBudget()
         self._status_answers = StatusAnswers(connection, status or node.status)
         self._turns = turns or Turns()
         self._inbox: deque[Message] = deque()
@@ -308,7 +312,7 @@ class ClientDoor:
                 f"the name of a durable subscription has up to {limits.durable_name_bytes_max} "
                 "bytes"
             )
-        wanted = self.rules.permit_subscribe(identity, message.filter)
+        wanted = permit_filter(self.rules, identity, message.filter)
         if message.durable:
             name = durable_name(identity, message.durable)
         else:
@@ -333,6 +337,8 @@ class ClientDoor:
 
     def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
         durable = DurableOptions(since or None) if consumer.is_durable else None
+        client = self.identity or self.label
+        is_new = self._budget.take(client, consumer.name, consumer.wanted, self._limits.price_max)
         if durable is not None:
             self._holders.take(consumer)
         if consumer.number not in self._consumers:
@@ -345,6 +351,8 @@ class ClientDoor:
             self._node.subscribe(consumer.name, wanted, consumer, durable=durable, moved=moved)
         except ValueError:
             self._holders.give_up(consumer)
+            if is_new:
+                self._budget.release(consumer.name)
             raise
 
     def _forget(self, number: int) -> QueuedConsumer | None:
@@ -359,6 +367,7 @@ class ClientDoor:
             return
         if message.forget and consumer.is_durable:
             self._holders.give_up(consumer)
+            self._budget.release(consumer.name)
             self._node.unsubscribe(consumer.name)
             consumer.is_held = False
         else:
@@ -370,6 +379,8 @@ class ClientDoor:
         """The consumer is gone; a durable subscription goes on without it."""
         self._holders.give_up(consumer)
         consumer.clear()
+        if not consumer.is_durable:
+            self._budget.release(consumer.name)
         if consumer.is_held:
             consumer.is_held = False
             self._node.detach(consumer.name)
@@ -444,6 +455,7 @@ class ClientDoor:
             return
         self._holders.give_up(consumer)
         if not consumer.is_durable:
+            self._budget.release(consumer.name)
             self._node.unsubscribe(consumer.name)
         consumer.phase, consumer.detail = SubscriptionPhase.ENDED, reason
         consumer.clear()

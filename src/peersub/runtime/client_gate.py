@@ -21,7 +21,9 @@ from peersub.runtime.client_renewal import renew, renew_bound
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
+from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.liveness import FOR_CLIENTS
+from peersub.runtime.pace import Pace
 from peersub.runtime.security.identity import PeerIdentity, Role
 from peersub.runtime.security.permissions import Permissions, PermissionsError
 from peersub.runtime.turns import Turns
@@ -67,6 +69,8 @@ class ClientGate:
         self._holders = DurableHolders()
         self._usages = Usages()
         self._turns = Turns()
+        self._budget = FilterBudget()
+        self._pace = Pace()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}
 
@@ -86,6 +90,7 @@ class ClientGate:
             return True
         adapter = _TcpClient(connection, self)
         connection.trust(FOR_CLIENTS)
+        connection.pace = self._pace
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules)
         adapter.door.on_messages(messages)
@@ -104,6 +109,7 @@ class ClientGate:
             rules=rules,
             holders=self._holders,
             usage=usage,
+            budget=self._budget,
             status=lambda: self.status_for(identity, rules),
             turns=self._turns,
         )
@@ -152,7 +158,8 @@ class ClientGate:
     def status(self) -> dict[str, Any]:
         """The node and its clients as plain values."""
         clients = {door.label: door.status() for door in self._doors}
-        return {**self._node.status(), "clients": clients}
+        filters = self._budget.status()
+        return {**self._node.status(), "filters": filters, "clients": clients}
 
     def status_for(self, identity: str, rules: ClientRules) -> dict[str, Any]:
         """What of the status a client may know: what is its own, unless it may observe."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from peersub.filters.filter import Filter
+from peersub.filters.price import FILTER_PRICE_MAX
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.body_reading import BodyReader
+from peersub.runtime.filter_budget import CLIENT_PRICE_MAX
 from peersub.runtime.live_node import OnEnded
 from peersub.runtime.sinks import DurableOptions, Sink
 from peersub.wire.limits import FRAME_BYTES_MAX
@@ -37,6 +39,10 @@ class DoorLimits:
     publications_open_max: int = 65_536
     """Publications that have not ended; further ones fail."""
     durable_name_bytes_max: int = 128
+    filter_price_max: int = FILTER_PRICE_MAX
+    """Units of one filter (`filters.price`)."""
+    price_max: int = CLIENT_PRICE_MAX
+    """Units of all filters of the client at the node."""
     frame_bytes_max: int = FRAME_BYTES_MAX
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peersub.filters.filter import Filter
+from peersub.filters.filter import Filter, described
 
 __all__ = ["client_named", "narrowing_of", "text_of"]
 
@@ -18,7 +18,7 @@ def client_named(identity: str) -> str:
 
 def narrowing_of(asked: Filter, wanted: Filter) -> str:
     """What a client is told of a filter that was narrowed; empty if it was not."""
-    return "" if wanted is asked or wanted == asked else f"narrowed to: {wanted.text}"
+    return "" if wanted is asked or wanted == asked else f"narrowed to: {described(wanted)}"
 
 
 def text_of(error: ValueError) -> str:

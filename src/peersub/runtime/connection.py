@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -27,8 +28,9 @@ from peersub.overlays.core.link_messages import Heartbeat
 from peersub.overlays.core.messages import Message
 from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import Liveness, LivenessSettings
+from peersub.runtime.pace import Pace
 from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
-from peersub.wire.frames import write_frames
+from peersub.wire.frames import FILTER_TAGS, write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = ["Connection", "ConnectionSettings", "Handler"]
@@ -39,6 +41,10 @@ STALLED_MS: Final = 250
 """A connection over which nothing has moved for so long is stalled."""
 SLOW_MS: Final = 3_000
 """One that has been congested for so long without a break is slow: nobody waits for it any more."""
+READ_S: Final = 0.002
+"""After so long what was read is handed over, before more is read."""
+SLICE_S: Final = 0.010
+"""After so long the rest of what came waits for another turn of the loop."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
 """Frames of somebody who has not said who it is."""
 _SOCKET_BYTES: Final = 256 * 1_024
@@ -85,6 +91,7 @@ class Connection(asyncio.Protocol):
         handler: may be exchanged, as soon as it is known who is at the other end.
         peer_identity: what the certificate of the other end says, if there is one.
         is_dialled: whether this side asked for the connection.
+        pace: what its filters may take of the node's time, if that is bounded.
     """
 
     def __init__(
@@ -97,6 +104,7 @@ class Connection(asyncio.Protocol):
         self.handler = handler
         self.peer_identity: Any = None
         self.is_dialled = False
+        self.pace: Pace | None = None
         self.events_dropped = 0
         self.frames_in = 0
         self.bytes_in = 0
@@ -112,6 +120,8 @@ class Connection(asyncio.Protocol):
         self._pieces_bytes = 0
         self._is_paused = False
         self._is_reading = True
+        self._is_behind = False
+        """Whether frames that have come are still to be read."""
         self._was_congested = False
         self._congested_since_ms: int | None = None
         self._flush_planned = False
@@ -152,9 +162,58 @@ class Connection(asyncio.Protocol):
             # Most of what comes over a link at rest: nothing needs to be read of it.
             self.frames_in += 1
             return
+        if self._is_behind:
+            decoder.hold(data)
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """Read and handle what came, as far as one slice goes; the rest follows in later turns."""
+        begin_s = time.monotonic()
+        spent_s = time.thread_time() if self.pace is not None else 0.0
+        wait_s, has_filters = 0.0, False
+
+        def stops_at(tag: int, before: int) -> bool:
+            nonlocal wait_s, has_filters
+            if before and (self._liveness is None or time.monotonic() - begin_s > READ_S):
+                return True
+            if self.pace is not None and tag in FILTER_TAGS:
+                wait_s = self.pace.wait_s()
+                has_filters = has_filters or not wait_s
+            return wait_s > 0
+
+        while True:
+            has_filters = False
+            self._take(data, stops_at)
+            data = b""
+            if has_filters and self.pace is not None:
+                spent_s, before_s = time.thread_time(), spent_s
+                self.pace.spend(spent_s - before_s)
+            if not self._decoder.has_more or self._is_closed or self._close_reason is not None:
+                return
+            if wait_s or not self._is_reading or time.monotonic() - begin_s > SLICE_S:
+                break
+        self._is_behind = True
+        self._read_or_pause()
+        if self._is_reading:
+            asyncio.get_running_loop().call_later(wait_s, self._go_on)
+
+    def _go_on(self) -> None:
+        """Read on where the last slice stopped, unless nothing is to be read just now."""
+        if not self._is_behind or not self._is_reading or not self.is_open:
+            return
+        self._is_behind = False
+        if self._liveness is not None:
+            self._liveness.heard(self._now_ms())
+        self._read(b"")
+        self._read_or_pause()
+
+    def _take(self, data: bytes, stops_at: Callable[[int, int], bool]) -> None:
+        """Hand over the messages that can be read now."""
+        decoder = self._decoder
         failure: str | None = None
         try:
-            messages = decoder.feed(data)
+            messages = decoder.feed(data, stops_at)
         except FrameSizeError as error:
             messages, failure = list(error.messages_before), str(error)
             self._counters.add("a frame that is too large")
@@ -311,7 +370,7 @@ class Connection(asyncio.Protocol):
         """Take nothing for now: the other side will notice."""
         if self._transport is not None and self._is_reading and not self._is_closed:
             self._is_reading = False
-            self._transport.pause_reading()
+            self._read_or_pause()
 
     def resume_reading(self) -> None:
         """Take what comes again."""
@@ -319,7 +378,18 @@ class Connection(asyncio.Protocol):
             self._is_reading = True
             if self._liveness is not None:
                 self._liveness = Liveness(self._liveness_settings, self._now_ms())
+            self._read_or_pause()
+            if self._is_behind:
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _read_or_pause(self) -> None:
+        """Let the socket be read iff what comes is wanted, and what came before is handled."""
+        if self._transport is None or self._is_closed:
+            return
+        if self._is_reading and not self._is_behind:
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def tick(self, now_ms: int, late_ms: float) -> str | None:
         """Called every so often: say that this side lives; why to give up on the other, if so.

@@ -48,6 +48,7 @@ from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.mirrored_names import is_reserved
 from peersub.runtime.mirroring import Mirroring
+from peersub.runtime.pace import LoopMonitor
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, DurableRules, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
@@ -161,6 +162,7 @@ class LiveNode:
         self._relieved: asyncio.Event | None = None
         self._durable_rules = durable_rules
         self._abandoned_timer: asyncio.TimerHandle | None = None
+        self._monitor: LoopMonitor | None = None
 
     # --- begin and end -------------------------------------------------------------------------
 
@@ -243,6 +245,8 @@ class LiveNode:
         mirroring.begin()
         self._check_abandoned()
         await self._take_part()
+        # The start of a process takes its time; what counts is how a node serves.
+        self._monitor = LoopMonitor.of_running_loop()
 
     def _open_store(self) -> Store | MemoryStore:
         """What earlier lives of the node left behind, if it has a place for that."""
@@ -502,6 +506,7 @@ class LiveNode:
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
             "mirrors": self._mirroring.status() if self._mirroring else {},
             "store": self._store.status() if self._store is not None else {},
+            "loop": {} if self._monitor is None else self._monitor.status(),
             "counters": self.counters.as_dict(),
         }
 

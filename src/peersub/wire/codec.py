@@ -17,9 +17,10 @@ HELLO who understands them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from operator import attrgetter
 from struct import Struct
-from typing import Annotated, Any, Final, NamedTuple, NoReturn, Union
+from typing import Annotated, Any, Final, NamedTuple, NoReturn, Union, get_args
 
 from msgspec import Meta, MsgspecError, defstruct
 from msgspec.msgpack import Decoder, Encoder
@@ -113,6 +114,10 @@ class Codec:
         form = self._field_codecs.form(kind.__name__, rest, tag=tag, before=before)
         readers, writers = self._field_codecs.ways(rest, first=len(parts) - len(rest))
         return _Plan(kind, tag, is_about_event, values, readers, writers), form
+
+    def holds_filter(self, kind: type) -> bool:
+        """Whether messages of this kind bring filters."""
+        return _mentions(kind, Filter)
 
     def is_about_event(self, kind: type) -> bool:
         """Whether messages of this kind bring an event."""
@@ -222,6 +227,16 @@ class Codec:
         if tag not in self._tags:
             return UnknownMessageError(tag)
         return WireError(f"the message with the tag {tag} cannot be read: {error}")
+
+
+def _mentions(hint: Any, wanted: type) -> bool:
+    """Whether values of a type are made of others of that type."""
+    if hint is wanted:
+        return True
+    inner = list(get_args(hint))
+    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "_fields")):
+        inner += [part.hint for part in fields_of(hint)]
+    return any(_mentions(each, wanted) for each in inner)
 
 
 def _refuse_header(_: bytes) -> NoReturn:

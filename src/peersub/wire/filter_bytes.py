@@ -10,6 +10,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from peersub.filters.filter import Filter
+from peersub.filters.price import TooDearError
+from peersub.filters.widened import UnreadFilter
 from peersub.wire.errors import WireError
 from peersub.wire.limits import FILTERS_HELD_MAX, REMEMBERED_FILTER_BYTES_MAX
 
@@ -19,14 +21,19 @@ __all__ = ["FilterMemory"]
 class FilterMemory:
     """The filters that were read and written last, or are in use. It changes no answer.
 
+    Args:
+        price_max: filters that cost more are not read (`UnreadFilter`); None for what a node has
+            written itself.
+
     Attributes:
         has_patterns: whether a pattern was ever read: events may have to be read as documents.
     """
 
-    __slots__ = ("_bytes_of", "_filter_of", "_last", "has_patterns")
+    __slots__ = ("_bytes_of", "_filter_of", "_last", "_price_max", "has_patterns")
 
-    def __init__(self) -> None:
+    def __init__(self, price_max: int | None = None) -> None:
         self.has_patterns = False
+        self._price_max = price_max
         self._filter_of: WeakValueDictionary[bytes, Filter] = WeakValueDictionary()
         self._bytes_of: WeakKeyDictionary[Filter, bytes] = WeakKeyDictionary()
         self._last: dict[bytes, Filter] = {}
@@ -40,7 +47,11 @@ class FilterMemory:
         known = self._filter_of.get(data)
         if known is None:
             try:
-                known = Filter.from_bytes(data)
+                known = Filter.from_bytes(data, self._price_max)
+            except TooDearError as error:
+                if self._price_max is None:
+                    raise WireError(f"a filter that cannot be read: {error}") from None
+                known = UnreadFilter(data, str(error))
             except (ValueError, RecursionError) as error:
                 raise WireError(f"a filter that cannot be read: {error}") from None
             self.has_patterns = self.has_patterns or known.language != "sql"

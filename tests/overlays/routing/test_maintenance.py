@@ -15,6 +15,8 @@ from overlays.routing.filter_networks import (
 )
 from overlays.routing.wishes import EVENTS, any_wish, wish
 from peersub.filters.filter import Filter
+from peersub.filters.price import ROW_PRICE_MAX
+from peersub.filters.widened import UnreadFilter
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
@@ -818,3 +820,40 @@ def test_state_bytes_count_what_is_told_and_sent():
     assert before == 0
     assert 2 * size <= network.peers[middle].state_bytes() <= 2 * (size + 16)
     assert network.peers[first].state_bytes() < network.peers[middle].state_bytes()
+
+
+DEAR = " AND ".join(f"(s = 'k' OR b{n} = 'k' OR c{n} = 'z')" for n in range(5)) + " AND n > 7"
+
+
+def test_others_are_told_a_cheaper_filter_in_place_of_a_dear_one():
+    network, (first, middle, last) = two_in_a_row()
+    dear = Filter(DEAR)
+    network.subscribe(last, "dear", dear)
+    network.run()
+    (row,) = network.tables()[first, middle].entries
+    assert row.filter.price.units <= ROW_PRICE_MAX < dear.price.units
+    assert row.filter.matches({"n": 8, "s": "k"}) and not row.filter.matches({"n": 7, "s": "k"})
+    assert network.ready == [(last, "dear")]
+
+
+def test_a_row_that_is_too_dear_to_be_read_wants_everything_and_hides_no_other():
+    network, (first, middle, last) = two_in_a_row()
+    unread = Entry("", UnreadFilter(Filter(DEAR).to_bytes(), "too dear"))
+    network.subscribe(last, "plain", Filter("a = 1"))
+    network.subscribe(first, "plain too", Filter("b = 1"))
+    network.run()
+    table = network.tables()[middle, last]
+    rows = table.changed([unread], [])
+    scope = network.peers[last].publishers()[middle]
+    version = network.peers[last]._publishers[middle].version
+    update = FilterUpdate(99, version, (unread,), (), rows.digest)
+    network.deliver(middle, last, update)
+    network.flush(middle)
+    assert "too dear to be read" in network.drops[0].reason
+    assert network.peers[middle].matches(last, publication({"z": 5}), scope)
+    network.run()
+    told = network.tables()[first, middle]
+    assert {entry.filter.digest for entry in told.entries} == {
+        unread.filter.digest,
+        Filter("a = 1").digest,
+    }

@@ -15,6 +15,7 @@ from typing import Final, Literal, get_args
 from peersub.filters.boxes import Path
 from peersub.filters.errors import FilterError
 from peersub.filters.filter import Filter, Matchable
+from peersub.filters.price import Price, price_of_tree_pattern
 from peersub.filters.wire_form import pattern_to_bytes
 from peersub.filters.xpath.aggregate import union_pattern, upper_bounds
 from peersub.filters.xpath.canonical_models import covers_by_models, models_count
@@ -86,6 +87,11 @@ class XPathFilter(Filter):
     def to_bytes(self) -> bytes:
         """The canonical pattern as versioned MessagePack."""
         return pattern_to_bytes(self.text)
+
+    @cached_property
+    def price(self) -> Price:
+        """What the pattern costs wherever it goes."""
+        return price_of_tree_pattern(self.text)
 
     @property
     def attributes(self) -> list[Path]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Home", "HomeSettings"]
 
 MATCHER_FROM = 16
-"""Subscriptions from which an index pays: below, each filter is asked."""
+"""Conjunctions of all subscriptions from which an index pays: below, each filter is asked."""
 
 _NO_COLUMN = ""
 """No attribute has this name: the documents of a batch are not among its columns."""
@@ -110,6 +110,7 @@ class Home:
         self._settings = settings
         self._emit = emit
         self._matcher: Matcher | None = None
+        self._conjunctions = 0
         self._seen = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
         self._stored = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
         self._former = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
@@ -147,24 +148,25 @@ class Home:
 
     def _move_in(self, name: str, wanted: Filter) -> None:
         self.subscriptions[name] = wanted
+        self._conjunctions += _conjunctions_of(wanted)
         self.version += 1
         if self._matcher is not None:
             self._matcher.add(name, wanted)
-        elif len(self.subscriptions) >= MATCHER_FROM:
+        elif self._conjunctions >= MATCHER_FROM:
             # Now, and not with the first event: that would wait for all that come until then.
             self._matcher = Matcher()
             for known, filter_known in self.subscriptions.items():
                 self._matcher.add(known, filter_known)
 
     def _move_out(self, name: str) -> None:
-        del self.subscriptions[name]
+        self._conjunctions -= _conjunctions_of(self.subscriptions.pop(name))
         self.version += 1
         if self._matcher is not None:
             self._matcher.remove(name)
 
     def matching(self, publication: Publication) -> tuple[str, ...]:
         """The subscriptions that want the event, sorted by name."""
-        if len(self.subscriptions) < MATCHER_FROM:
+        if self._conjunctions < MATCHER_FROM:
             found = [n for n, wanted in self.subscriptions.items() if publication.matches(wanted)]
         else:
             assert self._matcher is not None
@@ -367,6 +369,10 @@ class Home:
         key, event_id = split_name(name)
         if key is None:
             self._former.add(key_of_id(event_id), at_ms)
+
+
+def _conjunctions_of(wanted: Filter) -> int:
+    return max(1, len(wanted.boxes)) if wanted.language == "sql" else 1
 
 
 def _one_by_one(records: Iterable[Record]) -> Iterator[Record]:

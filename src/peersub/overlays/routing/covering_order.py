@@ -13,6 +13,8 @@ Invariants:
   text tests, several conjunctions or tree patterns, where it is not always proven; an edge that
   would close a circle through such filters is left out, because in a circle each would be dropped
   in favour of another and none would be left;
+* the relation among those that could be compared within ENTERING_STEPS_MAX: strangers choose the
+  filters, and one must not take long to put in;
 * nodes that no living user holds are swept out when they are more than the others.
 """
 
@@ -24,9 +26,13 @@ from weakref import ref
 
 from peersub.filters.covering_index import CoveringIndex, Subject, Summary
 from peersub.filters.filter import Filter, Matchable
+from peersub.filters.relations import Allowance
 
 __all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
 
+ENTERING_STEPS_MAX: Final = 65_536
+"""Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
+not covering: more rows are told than needed, and none is missing."""
 IDLE_MAX: Final = 1_024
 """Filters that nobody holds any more, beyond as many as are held, before they are swept out."""
 
@@ -84,8 +90,10 @@ class CoveringOrder:
         if len(self._index) >= self._sweep_at:
             self._sweep()
         node = OrderNode(wanted)
-        above = [g for g in self._index.coverers(node) if _is_above(g, node)]
-        below = [f for f in self._index.covered(node) if _is_above(node, f)]
+        # Half of the steps for each side: a filter below many may still be above some.
+        up, down = Allowance(ENTERING_STEPS_MAX // 2), Allowance(ENTERING_STEPS_MAX // 2)
+        above = [g for g in self._index.coverers(node, up) if _is_above(g, node, up)]
+        below = [f for f in self._index.covered(node, down) if _is_above(node, f, down)]
         self._inexact += not node.is_exact
         if above and below and self._inexact:
             reached = _equivalents_below(node, below)
@@ -127,9 +135,11 @@ class CoveringOrder:
             del specific.above[node.digest]
 
 
-def _is_above(general: OrderNode, specific: OrderNode) -> bool:
+def _is_above(general: OrderNode, specific: OrderNode, allowance: Allowance) -> bool:
     """Whether the first, which covers the second, comes before it."""
-    return general.digest < specific.digest or not specific.covers(general)
+    if general.digest < specific.digest:
+        return True
+    return not specific.covers(general, allowance) and allowance.left >= 0
 
 
 def _equivalents_below(node: OrderNode, below: Iterable[OrderNode]) -> dict[bytes, None]:

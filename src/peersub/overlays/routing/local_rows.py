@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.filters.widened import widen
 from peersub.overlays.routing.messages import Entry, EntryKey
 from peersub.overlays.routing.rows import NO_ROWS, ControlRows, Rows, row_key
 from peersub.overlays.routing.topology import Scope
@@ -40,10 +41,13 @@ class LocalRows:
         return name in self._subscriptions
 
     def add(self, name: str, wanted: Filter) -> None:
-        """A subscription begins, or has another filter from now on."""
+        """A subscription begins, or has another filter from now on.
+
+        The row of a dear filter is a cheaper one that covers it: the home matches exactly.
+        """
         self.discard(name)
-        self._subscriptions[name] = wanted
-        self._count(name, wanted, 1)
+        self._subscriptions[name] = widen(wanted)
+        self._count(name, self._subscriptions[name], 1)
 
     def discard(self, name: str) -> bool:
         """A subscription ends; False if there is none."""

@@ -295,6 +295,7 @@ class FilterMaintenance:
         if table is None:
             self._effects.append(Drop("a filter update of a peer that is no edge", peer=peer))
             return
+        self._effects += message.drops(peer)
         try:
             outcome = table.apply(message)
         except ValueError as error:

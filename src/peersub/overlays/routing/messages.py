@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.effects import Drop
+from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.topology import Scope
@@ -23,6 +25,7 @@ __all__ = [
     "ResponsibilityChange",
 ]
 
+UNREAD_ROW: Final = "a row too dear to be read, which counts as wanting everything"
 EntryKey: TypeAlias = tuple[str, bytes]
 """A name and a filter's digest."""
 
@@ -109,6 +112,10 @@ class FilterUpdate(Message):
     digest: bytes
     first: bool = False
     last: bool = True
+
+    def drops(self, sender: PeerId) -> list[Drop]:
+        """What is said of rows whose filters cost too much to be read."""
+        return [Drop(UNREAD_ROW, peer=sender) for each in self.added if not each.filter.is_read]
 
 
 @dataclass(frozen=True, slots=True)

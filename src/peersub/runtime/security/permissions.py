@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from peersub.filters.errors import FilterError, excerpt_of
-from peersub.filters.filter import Filter
+from peersub.filters.filter import Filter, described
+from peersub.filters.price import FILTER_PRICE_MAX, price_of_product
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.security.rate_limit import RateLimit
 from peersub.wire.limits import FILTER_BYTES_MAX, FRAME_BYTES_MAX
@@ -39,6 +40,8 @@ from peersub.wire.limits import FILTER_BYTES_MAX, FRAME_BYTES_MAX
 __all__ = ["ClientLimits", "ClientPermission", "NotPermitted", "Permissions", "PermissionsError"]
 
 FILE_BYTES_MAX: Final = 16 * 1_024 * 1_024
+NARROWING_PRICE_MAX: Final = 2 * FILTER_PRICE_MAX
+"""Units of a filter and a permission multiplied out, at most: many of its boxes may be empty."""
 CLIENTS_MAX: Final = 65_536
 """Clients that a file names."""
 
@@ -110,6 +113,13 @@ class ClientPermission:
             )
         if self.subscribe is True:
             return wanted
+        product = price_of_product(wanted.price, self.subscribe.price)
+        if product.units > NARROWING_PRICE_MAX:
+            raise NotPermitted(
+                f"client {self.name} may only see {_shown(self.subscribe)}, and narrowing the "
+                f"filter to that would cost {product.units:,} units; the bound is "
+                f"{NARROWING_PRICE_MAX:,}. Use a filter of fewer conjunctions."
+            )
         try:
             narrowed = wanted.intersection(self.subscribe)
         except FilterError as error:
@@ -138,7 +148,7 @@ class ClientPermission:
 
 
 def _shown(bound: Filter) -> str:
-    return excerpt_of(bound.source or bound.text, 200)
+    return excerpt_of(described(bound), 200)
 
 
 _LIMITS: Final = frozenset(field.name for field in fields(ClientLimits))

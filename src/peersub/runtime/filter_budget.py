@@ -1,0 +1,109 @@
+"""What the filters of clients may cost a node: each filter, all of a client, all of the node.
+
+Prices are those of `filters.price`. Plain filters take nothing of a budget: their number is
+bounded. A subscription keeps its share
+until it ends, a durable one also while its consumer is away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from peersub.filters.filter import Filter
+from peersub.filters.price import FILTER_PRICE_MAX, refusal_of
+from peersub.filters.widened import UnreadFilter
+
+if TYPE_CHECKING:
+    from peersub.runtime.client_ports import ClientRules
+
+__all__ = ["CLIENT_PRICE_MAX", "NODE_PRICE_MAX", "FilterBudget", "check_filter", "permit_filter"]
+
+CLIENT_PRICE_MAX: Final = 16_384
+"""Units of the filters of one client at a node, plain ones left out."""
+NODE_PRICE_MAX: Final = 32_768
+"""Units of the filters of all clients of a node, plain ones left out: what they may cost each event
+that the node sees."""
+
+
+def check_filter(wanted: Filter, price_max: int = FILTER_PRICE_MAX) -> None:
+    """Raise a ValueError if the filter costs more than one filter may."""
+    if isinstance(wanted, UnreadFilter):
+        raise ValueError(wanted.refusal)
+    refusal = refusal_of(wanted.price, price_max)
+    if refusal is not None:
+        raise ValueError(refusal)
+
+
+def permit_filter(rules: ClientRules, identity: str, wanted: Filter) -> Filter:
+    """The filter, narrowed to what the client may see; a ValueError if it is nothing, or too dear.
+
+    The price comes first: what is too dear is not worked with, not even to ask for permission.
+    """
+    price_max = rules.limits(identity).filter_price_max
+    check_filter(wanted, price_max)
+    permitted = rules.permit_subscribe(identity, wanted)
+    if permitted is not wanted:
+        check_filter(permitted, price_max)
+    return permitted
+
+
+class FilterBudget:
+    """Who has spent how much.
+
+    Args:
+        node_max: units of all clients together.
+
+    Attributes:
+        spent: units of all clients together.
+        refused: how often a filter was too dear for a budget.
+    """
+
+    def __init__(self, node_max: int = NODE_PRICE_MAX) -> None:
+        self.spent = 0
+        self.refused = 0
+        self._node_max = node_max
+        self._shares: dict[str, tuple[str, int]] = {}
+        """Per subscription, its client and its units; none for a plain filter."""
+        self._clients: dict[str, int] = {}
+
+    def take(self, client: str, name: str, wanted: Filter, client_max: int) -> bool:
+        """The client has a subscription of this name from now on; False if it had it before.
+
+        Raises:
+            ValueError: the filter does not fit: which bound, and what to do.
+        """
+        units = wanted.price.surplus
+        is_new = name not in self._shares
+        former = 0 if is_new else self._shares[name][1]
+        spent = self._clients.get(client, 0)
+        if spent + units - former > client_max:
+            self._refuse(f"this client's filters cost {spent:,}", units, client_max)
+        if self.spent + units - former > self._node_max:
+            self._refuse(f"all filters at this node cost {self.spent:,}", units, self._node_max)
+        self.release(name)
+        if units:
+            self._shares[name] = (client, units)
+            self._clients[client] = self._clients.get(client, 0) + units
+            self.spent += units
+        return is_new
+
+    def _refuse(self, who: str, units: int, units_max: int) -> None:
+        self.refused += 1
+        raise ValueError(
+            f"the filter costs {units:,} units, {who}, and the bound is {units_max:,}. End other "
+            "subscriptions, use simpler filters, or subscribe at another node."
+        )
+
+    def release(self, name: str) -> None:
+        """The subscription has ended."""
+        client, units = self._shares.pop(name, ("", 0))
+        if not units:
+            return
+        self.spent -= units
+        self._clients[client] -= units
+        if not self._clients[client]:
+            del self._clients[client]
+
+    def status(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"price": self.spent, "price_max": self._node_max, "refused": self.refused}

@@ -1,0 +1,336 @@
+"""Filters that cost much: what doors and connections make of them, and who gets a budget."""
+
+import asyncio
+
+import pytest
+
+from client.fake_node import FakeNode
+from client.test_door import ENDED, Listed, door_of
+from client.turns import on_loop, settle, until
+from peersub import FilterError, connect
+from peersub.client import SubscriptionEndedError
+from peersub.filters import Filter
+from peersub.filters.price import FILTER_PRICE_MAX
+from peersub.filters.widened import UnreadFilter
+from peersub.runtime.client_door import ClientDoor
+from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
+from peersub.runtime.client_rules import PermittedRules
+from peersub.runtime.connection import Connection, ConnectionSettings
+from peersub.runtime.counters import Counters
+from peersub.runtime.filter_budget import FilterBudget
+from peersub.runtime.pace import BURST_S, LoopMonitor, Pace
+from peersub.runtime.security.permissions import Permissions
+from peersub.runtime.serving import served_node
+from peersub.runtime.settings import NodeSettings
+from peersub.wire import FrameDecoder, encode
+from peersub.wire.client_messages import (
+    CLIENT_VERSION,
+    ClientHello,
+    StateWanted,
+    SubscribeWanted,
+    SubscriptionState,
+    UnsubscribeWanted,
+)
+from peersub.wire.frames import FILTER_TAGS
+from peersub.wire.tags import MESSAGES
+
+
+def product(pairs: int, value: str = "k") -> Filter:
+    return Filter(" AND ".join(f"(a{n} = '{value}' OR b{n} = '{value}')" for n in range(pairs)))
+
+
+TOO_DEAR, DEAR = product(10), product(8)
+
+
+def received(message):
+    """The message as it comes over a wire."""
+    (read,) = FrameDecoder().feed(encode(message))
+    return read
+
+
+def sharing(budget, identity="", label="c1", node=None, rules=None):
+    connection = Listed(identity)
+    door = ClientDoor(
+        node or FakeNode(),
+        connection,
+        NetworkName("chord", "net"),
+        label=label,
+        budget=budget,
+        rules=rules,
+    )
+    door.on_messages([ClientHello(CLIENT_VERSION)])
+    return door, connection
+
+
+def refusals(connection):
+    return [s.detail for s in connection.taken(SubscriptionState) if s.phase is ENDED]
+
+
+class Forbidding(PermittedRules):
+    """Rules that must not be asked about a filter."""
+
+    def permit_subscribe(self, identity, wanted):
+        raise AssertionError("permission was asked for what is too dear")
+
+
+# --- one filter ------------------------------------------------------------------------------
+
+
+@on_loop
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_what_is_too_dear_is_refused_before_permission_is_asked(is_read):
+    node = FakeNode()
+    rules = Forbidding(Permissions.unbounded(), lambda: 0)
+    door, connection = door_of(node, rules=rules)
+    message = SubscribeWanted(1, TOO_DEAR)
+    door.on_messages([message if is_read else received(message)])
+    (reason,) = refusals(connection)
+    assert "may c" in reason or "may have" in reason
+    assert "Split it into several subscriptions" in reason
+    assert not node.sinks and connection.closed is None, "and the client goes on"
+
+
+def test_what_is_too_dear_is_not_read_from_the_wire():
+    assert isinstance(received(SubscribeWanted(1, TOO_DEAR)).filter, UnreadFilter)
+    assert received(SubscribeWanted(1, DEAR)).filter == DEAR
+
+
+def test_a_product_with_a_permission_is_priced_before_it_is_built(monkeypatch):
+    permission = Permissions.parse(
+        """
+        [clients.ann]
+        subscribe = "(p = 1 OR q = 1) AND (r = 1 OR s = 1) AND (t = 1 OR u = 1)"
+        """
+    ).of("ann")
+    monkeypatch.setattr(Filter, "intersection", lambda *_: pytest.fail("it was built"))
+    with pytest.raises(ValueError, match=r"narrowing the filter to that would cost .* units"):
+        permission.narrow(DEAR)
+
+
+@on_loop
+async def test_what_is_too_dear_once_narrowed_is_refused():
+    rules = PermittedRules(
+        Permissions.parse("""[default]\nsubscribe = "p = 1 OR q = 1" """), lambda: 0
+    )
+    door, connection = door_of(FakeNode(), identity="ann", rules=rules)
+    door.on_messages([SubscribeWanted(1, product(7)), SubscribeWanted(2, DEAR)])
+    told = connection.taken(SubscriptionState)
+    assert [state.number for state in told if state.phase is ENDED] == [2]
+    assert "units" in told[-1].detail
+
+
+def test_text_that_multiplies_out_is_refused_by_the_language():
+    with pytest.raises(FilterError, match="multiplies out to more than 1,024"):
+        Filter(" AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(11)))
+
+
+# --- budgets ---------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_a_client_has_a_budget_and_gets_it_back():
+    units = DEAR.price.units
+    budget = FilterBudget()
+    rules = OpenRules(DoorLimits(price_max=2 * units))
+    door, connection = sharing(budget, rules=rules)
+    many = [SubscribeWanted(n, product(8, "xyz"[n - 1])) for n in range(1, 4)]
+    door.on_messages([*many, SubscribeWanted(9, Filter("a = 1"))])
+    (reason,) = refusals(connection)
+    assert f"the bound is {2 * units:,}" in reason and "End other subscriptions" in reason
+    assert budget.spent == 2 * units
+    door.on_messages([UnsubscribeWanted(1), many[2]])
+    assert refusals(connection) == [""], "only the end of the first is told"
+    assert budget.spent == 2 * units
+    door.on_lost("gone")
+    assert budget.spent == 0 and budget.status()["refused"] == 1
+
+
+@on_loop
+async def test_all_clients_share_the_budget_of_a_node_and_identities_share_theirs():
+    units = DEAR.price.units
+    budget = FilterBudget(node_max=2 * units)
+    node = FakeNode()
+    rules = OpenRules(DoorLimits(price_max=units))
+    first, told = sharing(budget, "ann", "c1", node, rules)
+    again, told_again = sharing(budget, "ann", "c2", node, rules)
+    other, _ = sharing(budget, "bob", "c3", node, rules)
+    third, refused = sharing(budget, "eve", "c4", node, rules)
+    for door in (first, again, other, third):
+        door.on_messages([SubscribeWanted(1, DEAR)])
+    assert not refusals(told) and "this client's filters" in refusals(told_again)[0]
+    assert "all filters at this node" in refusals(refused)[0]
+    other.on_lost("gone")
+    third.on_messages([SubscribeWanted(2, DEAR)])
+    assert not refusals(refused) and budget.spent == 2 * units
+
+
+@on_loop
+async def test_a_durable_subscription_keeps_its_share_until_it_is_given_up():
+    budget, node = FilterBudget(), FakeNode()
+    door, _ = sharing(budget, "ann", "c1", node)
+    door.on_messages([SubscribeWanted(1, DEAR, durable="d")])
+    door.on_lost("gone")
+    assert budget.spent == DEAR.price.units
+    door, _ = sharing(budget, "ann", "c2", node)
+    door.on_messages([SubscribeWanted(1, DEAR, durable="d")])
+    assert budget.spent == DEAR.price.units, "it is the same one"
+    door.on_messages([UnsubscribeWanted(1, forget=True)])
+    assert budget.spent == 0
+
+
+@on_loop
+async def test_a_subscription_that_the_node_refuses_takes_no_share():
+    budget, node = FilterBudget(), FakeNode()
+    door, connection = sharing(budget, "ann", "c1", node)
+    door.on_messages([SubscribeWanted(1, DEAR, durable="d")])
+    node.subscribe = lambda *_, **__: (_ for _ in ()).throw(ValueError("full"))
+    door.on_messages([SubscribeWanted(2, DEAR), SubscribeWanted(3, product(8, "x"), durable="e")])
+    assert refusals(connection) == ["full", "full"]
+    assert budget.spent == DEAR.price.units
+
+
+# --- in slices -------------------------------------------------------------------------------
+
+
+class Stopping(asyncio.Transport):
+    """A transport of which reading can be paused."""
+
+    is_paused = False
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, high=None, low=None): ...
+
+
+class Taking:
+    def __init__(self):
+        self.groups = []
+
+    def on_messages(self, connection, messages):
+        self.groups.append([message.number for message in messages])
+
+    def on_opened(self, connection): ...
+
+    def on_closed(self, connection, reason): ...
+
+    def on_relieved(self, connection): ...
+
+
+def paced_connection(pace=None):
+    connection = Connection(Taking(), ConnectionSettings(), Counters(), lambda: 0)
+    connection.connection_made(Stopping())
+    connection.trust()
+    connection.pace = pace
+    return connection, connection.handler, connection._transport
+
+
+@on_loop
+async def test_filters_wait_for_their_turn_and_what_follows_waits_behind_them():
+    clock = [0.0]
+    pace = Pace(lambda: clock[0])
+    connection, handler, transport = paced_connection(pace)
+    pace.spend(2 * BURST_S)
+    data = b"".join(
+        [
+            encode(StateWanted(1)),
+            encode(SubscribeWanted(2, DEAR)),
+            encode(StateWanted(3)),
+        ]
+    )
+    connection.data_received(data)
+    assert handler.groups == [[1]] and transport.is_paused
+    connection.data_received(encode(StateWanted(4)))
+    await settle()
+    assert handler.groups == [[1]]
+    clock[0] = 10.0
+    await until(lambda: sum(map(len, handler.groups)) == 4)
+    assert [number for group in handler.groups for number in group] == [1, 2, 3, 4]
+    assert not transport.is_paused
+
+
+@on_loop
+async def test_a_dear_filter_is_handled_before_the_next_is_read(monkeypatch):
+    monkeypatch.setattr("peersub.runtime.connection.READ_S", -1.0)
+    connection, handler, transport = paced_connection(Pace(lambda: 0.0))
+    spent = []
+    connection.pace.spend = spent.append
+    wanted = [SubscribeWanted(n, Filter(f"a = {n}")) for n in range(5)]
+    connection.data_received(b"".join(map(encode, wanted)))
+    assert handler.groups == [[0], [1], [2], [3], [4]]
+    assert len(spent) == 5 and all(each >= 0 for each in spent) and not transport.is_paused
+
+
+@on_loop
+async def test_a_long_burst_is_handled_over_several_turns_and_in_order(monkeypatch):
+    monkeypatch.setattr("peersub.runtime.connection.READ_S", -1.0)
+    monkeypatch.setattr("peersub.runtime.connection.SLICE_S", -1.0)
+    connection, handler, transport = paced_connection()
+    connection.data_received(b"".join(encode(StateWanted(n)) for n in range(20)))
+    assert handler.groups == [[0]] and transport.is_paused
+    connection.pause_reading()
+    await settle()
+    assert handler.groups == [[0]], "held back, also what has come already"
+    connection.resume_reading()
+    await until(lambda: len(handler.groups) == 20)
+    assert handler.groups == [[n] for n in range(20)] and not transport.is_paused
+
+
+@on_loop
+async def test_of_a_stranger_one_message_is_read_at_a_time(monkeypatch):
+    connection, handler, _ = paced_connection()
+    connection._liveness = None
+    connection.data_received(b"".join(encode(StateWanted(n)) for n in range(3)))
+    assert handler.groups == [[0], [1], [2]]
+
+
+def test_the_messages_that_bring_filters_are_known():
+    kinds = {MESSAGES[tag].__name__ for tag in FILTER_TAGS}
+    assert {"SubscribeWanted", "FilterUpdate"} <= kinds
+    assert "StateWanted" not in kinds and "Notify" not in kinds
+
+
+@on_loop
+async def test_the_longest_turn_of_the_loop_is_told():
+    monitor = LoopMonitor.of_running_loop()
+    assert monitor is LoopMonitor.of_running_loop(), "nodes of one loop share it"
+    await settle()
+    monitor.turn_cpu_s_max = 0.0
+    sum(range(300_000))
+    await settle()
+    assert monitor.status()["turn_cpu_ms_max"] > 1
+
+
+# --- a live node -----------------------------------------------------------------------------
+
+
+@on_loop
+async def test_a_live_node_refuses_what_is_too_dear_and_serves_the_rest():
+    node, gate = served_node(NodeSettings())
+    await node.start()
+    try:
+        async with connect(node.name) as client:
+            refused = client.subscribe(TOO_DEAR)
+            with pytest.raises(SubscriptionEndedError, match="Split it"):
+                await refused.ready()
+            async with client.subscribe(DEAR) as wanted:
+                await wanted.ready()
+                await client.publish({f"a{n}": "k" for n in range(8)})
+                await client.publish({"a0": "k"})
+                await client.publish({f"b{n}": "k" for n in range(8)})
+                got = [await anext(aiter(wanted)) for _ in range(2)]
+                assert [sorted(event.attributes) for event in got] == [
+                    [f"{letter}{n}" for n in range(8)] for letter in "ab"
+                ]
+                status = await client.status()
+                assert status["filters"]["price"] == DEAR.price.units <= FILTER_PRICE_MAX
+                assert status["loop"]["turn_cpu_ms_max"] > 0
+            await until(lambda: gate.status()["filters"]["price"] == 0)
+    finally:
+        await node.stop()
