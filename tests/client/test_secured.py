@@ -261,6 +261,44 @@ def test_all_connections_of_a_client_share_its_rate():
 
 
 @on_loop
+async def test_a_client_whose_certificate_was_renewed_connects_with_it_again(tmp_path):
+    files = authority_in(tmp_path)
+    authority = Authority(tmp_path)
+    async with (
+        serving(files) as node,
+        connect(node.name, tls=files["ann"]) as ann,
+        ann.subscribe("TRUE", durable="d") as subscription,
+        connect(node.name, tls=files["bob"]) as bob,
+    ):
+        await subscription.ready(timeout=20)
+        (former,) = authority.revoke(1, name="ann")
+        authority.issue("ann", Role.CLIENT, datetime.now(UTC), force=True)
+        await bob.tell_revocation(former.to_json())
+        await bob.publish({}, id="e", delivery="at_least_once", timeout=20)
+        assert (await anext(subscription)).id == "e"
+        assert node.counters["a connection with a certificate that was taken back"] == 1
+
+
+def test_a_key_that_others_can_read_is_noticed(tmp_path):
+    files = authority_in(tmp_path)["n1"]
+    assert files.key.stat().st_mode & 0o777 == 0o600
+    assert served_node(NodeSettings(), files)[0].notices == []
+    files.key.chmod(0o640)
+    (notice,) = served_node(NodeSettings(), files)[0].notices
+    assert "chmod 600" in notice
+
+
+@on_loop
+async def test_a_client_hangs_up_on_a_node_whose_certificate_expires(files, monkeypatch):
+    async with serving(files) as node, connect(node.name, tls=files["ann"]) as ann:
+        monkeypatch.setattr("peersub.client.remote.time.time", lambda: 1e11)
+        await until(lambda: not node.status()["connections"]["clients"])
+        monkeypatch.undo()
+        await until(lambda: node.status()["connections"]["clients"])
+        assert (await ann.status())["node"] == node.name
+
+
+@on_loop
 async def test_a_certificate_that_expires_ends_its_connections(files):
     expired = "a connection with a certificate that has expired"
     async with (

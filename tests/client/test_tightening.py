@@ -143,11 +143,14 @@ async def test_consumers_of_every_kind_are_narrowed_ended_and_widened(files, tmp
         with pytest.raises(PublishFailedError, match="may only publish events with n < 10"):
             await ann.publish_many([{"n": 11}] * 3)
         await tighten(ALL)
+        # What is wider has to reach publishers anew.
+        await until(lambda: not durable.detail and not plain.detail)
         await durable.ready(timeout=20)
         await plain.ready(timeout=20)
         await publish(trusted, [6])
-        for each in (durable, plain):
-            assert (await anext(each)).id == "6"
+        assert (await anext(plain)).id == "6"
+        # A mirror may have kept what came before it heard of the narrower filter: it may be seen.
+        assert [event.id async for event in until_id(durable, "6")] in (["6"], ["5", "6"])
         await tighten(NONE)
         for each in (durable, plain):
             with pytest.raises(SubscriptionEndedError, match="ann may not subscribe"):
@@ -156,6 +159,13 @@ async def test_consumers_of_every_kind_are_narrowed_ended_and_widened(files, tmp
             await tighten("[nobody]")
         with pytest.raises(SubscriptionEndedError, match="ann may not subscribe"):
             await ann.subscribe("n > 0").accepted()
+
+
+async def until_id(subscription, last):
+    async for event in subscription:
+        yield event
+        if event.id == last:
+            return
 
 
 class Gated:

@@ -169,7 +169,7 @@ def connect(
 
     async def dial(node: str, *, redial: bool = False) -> tuple[Session, RemoteLink]:
         session = Session(session_name, moves=moves, publisher=chosen)
-        link = RemoteLink(session, node, _dialling(tls), reconnect=redial)
+        link = RemoteLink(session, node, lambda: _dialling(tls), reconnect=redial)
         try:
             await link.open()
         except BaseException:

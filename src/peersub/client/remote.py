@@ -8,10 +8,12 @@ is closed or the node says that it does not want it.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import ssl
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -38,7 +40,8 @@ class RemoteLink:
     Args:
         session: what is to be kept connected.
         address: of the node.
-        tls: what to dial with, if with TLS.
+        tls: makes what to dial with, if with TLS; asked for each connection, since certificates
+            are renewed.
         reconnect: whether to dial again when the connection is lost.
     """
 
@@ -46,7 +49,7 @@ class RemoteLink:
         self,
         session: Session,
         address: str,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         *,
         reconnect: bool = True,
     ) -> None:
@@ -101,14 +104,15 @@ class RemoteLink:
     async def _dial(self) -> None:
         connection = Connection(self, self._settings, self._counters, self._now_ms)
         loop = asyncio.get_running_loop()
+        tls = self._tls()
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await loop.create_connection(
                     lambda: connection,
                     self._host,
                     self._port,
-                    ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
+                    ssl=tls,
+                    server_hostname=self._host if tls else None,
                 )
                 self._connection = connection
                 connection.trust()
@@ -141,7 +145,8 @@ class RemoteLink:
             try:
                 await self._dial()
                 return
-            except ConnectError as error:
+            except (ConnectError, ValueError) as error:
+                # Files of a certificate that cannot be used may be mended, too.
                 failures += 1
                 if self._is_refused:
                     self._session.close(str(error))
@@ -151,6 +156,7 @@ class RemoteLink:
         """Heartbeats, and the end of a node that says nothing."""
         interval_ms = self._settings.liveness.heartbeat_ms / 2
         last_ms = self._now_ms()
+        valid_until_s = _valid_until_s(connection)
         while connection.is_closing:
             await asyncio.sleep(interval_ms / 1_000)
             now_ms = self._now_ms()
@@ -159,6 +165,8 @@ class RemoteLink:
             reason = connection.tick(now_ms, late_ms if late_ms > interval_ms else 0)
             if reason is None and connection.is_suspect(now_ms):
                 reason = "the node says nothing"
+            elif reason is None and time.time() > valid_until_s:
+                reason = "the certificate of the node has expired"
             if reason is not None:
                 connection.abort(reason)
 
@@ -207,6 +215,13 @@ def _words(error: Exception) -> str:
     if isinstance(number, int) and number > 0:
         return os.strerror(number)
     return str(error) or type(error).__name__
+
+
+def _valid_until_s(connection: Connection) -> float:
+    """When the certificate of the node expires."""
+    secured = connection.extra("ssl_object")
+    shown = None if secured is None else secured.getpeercert()
+    return ssl.cert_time_to_seconds(shown["notAfter"]) if shown else math.inf
 
 
 class _Sending:

@@ -139,11 +139,11 @@ class ClientGate:
         bound = [door for door in self._doors if door.rules is rules]
         for door in bound:
             renew_bound(door)
-        await self._node.narrow_durables()
         for door in bound:
             for number, _ in enumerate(renew(door, self._node), 1):
                 if not number % RENEWED_AT_ONCE:
                     await asyncio.sleep(0)
+        await self._node.narrow_durables()
 
     async def reload(self) -> None:
         """Read the file of permissions again, and go by it; if it cannot be used, as before.

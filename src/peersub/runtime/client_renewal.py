@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from peersub.runtime.client_texts import narrowing_of, text_of
+from peersub.wire.client_messages import SubscriptionPhase
 
 if TYPE_CHECKING:
     from peersub.runtime.client_door import ClientDoor
@@ -51,6 +52,8 @@ def _renew(door: ClientDoor, node: ServingNode, consumer: QueuedConsumer) -> Non
         return
     if wanted.digest == consumer.wanted.digest:
         return
+    if not consumer.wanted.covers(wanted):
+        consumer.phase = SubscriptionPhase.PENDING  # Who publishes what is new has to hear of it.
     consumer.wanted, consumer.detail = wanted, narrowing_of(consumer.asked, wanted)
     if not consumer.is_durable:
         node.change_filter(consumer.name, wanted)

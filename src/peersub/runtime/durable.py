@@ -429,6 +429,7 @@ class DurableSubscriptions:
                 continue
             wanted = self._rules.narrow_durable(name, durable.asked)
             if wanted.digest != durable.wanted.digest:
+                durable.is_ready = durable.is_ready and durable.wanted.covers(wanted)
                 durable.wanted = wanted
                 if durable.is_stored:
                     self._say_kept(name, wanted)

@@ -145,6 +145,8 @@ class LiveNode:
         self.counters = Counters()
         self.notices: list[str] = []
         """What people should know about the start of the node, as sentences."""
+        if security is not None:
+            self.notices.extend(security.notices)
         self.on_client_connection = on_client
         self.bodies = BodyReader()
         self._clock = Clock()

@@ -14,7 +14,7 @@ from peersub.overlays.core.node import Node
 from peersub.overlays.core.rumour_messages import Rumour
 from peersub.overlays.core.rumours import spread_rumours
 from peersub.runtime.connection import Connection
-from peersub.runtime.security.certificates import facts_of, read_certificate
+from peersub.runtime.security.certificates import facts_of, key_warning, read_certificate
 from peersub.runtime.security.errors import SecurityError
 from peersub.runtime.security.identity import PeerIdentity, client_refusal, node_refusal
 from peersub.runtime.security.revocations import (
@@ -43,6 +43,7 @@ class NodeSecurity:
     Attributes:
         revocations: the certificates that were taken back.
         now_s: the wall clock, which certificates go by.
+        notices: what people should know about the files, as sentences.
     """
 
     def __init__(self, settings: TlsSettings, revocations: Path | None = None) -> None:
@@ -53,6 +54,8 @@ class NodeSecurity:
         authority = facts_of(read_certificate(settings.ca), settings.ca)
         self._authority_until_s = authority.valid_until.timestamp()
         self.now_s: Callable[[], float] = time.time
+        warning = key_warning(settings.key)
+        self.notices = [] if warning is None else [warning]
 
     def spread(self, node: Node, on_revoked: Callable[[], None]) -> None:
         """Let the node, which has no links yet, hear and tell what was taken back."""

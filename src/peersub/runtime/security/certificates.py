@@ -22,6 +22,7 @@ __all__ = [
     "PrivateKey",
     "check_certificate",
     "facts_of",
+    "key_warning",
     "read_certificate",
     "read_key",
     "read_small",
@@ -97,6 +98,13 @@ def read_key(path: Path) -> PrivateKey:
     if not isinstance(key, PrivateKey):
         raise SecurityError(f"{path}: the key is neither of the kind P-256 nor Ed25519")
     return key
+
+
+def key_warning(path: Path) -> str | None:
+    """What is wrong with who may read a private key; None if its owner alone may."""
+    if path.stat().st_mode & 0o077:
+        return f"{path}: others than its owner can read this key: chmod 600 {path}"
+    return None
 
 
 def facts_of(certificate: x509.Certificate, path: Path) -> CertificateFacts:
