@@ -6,6 +6,7 @@ or within the process (`local`). `session` is that protocol, `subscription` what
 `sync` is the same for programs without asyncio.
 """
 
+from peersub.client.connection_events import ConnectionEvent
 from peersub.client.entrances import Entrance, connect, join
 from peersub.client.errors import (
     ClientError,
@@ -16,12 +17,14 @@ from peersub.client.errors import (
     SubscriptionEndedError,
 )
 from peersub.client.node_client import NodeClient, Published, PublishSummary
+from peersub.client.options import Delivery
 from peersub.client.publisher import Publisher
-from peersub.client.subscription import Delivery, Subscription
+from peersub.client.subscription import Subscription
 
 __all__ = [
     "ClientError",
     "ConnectError",
+    "ConnectionEvent",
     "Delivery",
     "Entrance",
     "NodeClient",

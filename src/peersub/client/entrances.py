@@ -138,20 +138,26 @@ def connect(
     *,
     tls: TlsSettings | None = None,
     reconnect: bool = True,
+    give_up_after: float | None = None,
     name: str = "",
     moves: bool = True,
     publisher: Publisher | str | None = None,
 ) -> Entrance:
     """Be a light client of a running node: one connection, however many subscriptions.
 
-    When the connection is lost it is made again: durable subscriptions go on where they stopped,
-    others are made anew and count a gap, and acknowledged publications are sent again.
+    When the connection is lost it is made again, to the same node or to another of those named:
+    durable subscriptions go on where they stopped, others are made anew and count a gap, and
+    acknowledged publications are sent again. A durable subscription belongs to the log of its node:
+    at another node it counts a gap, and what the first one holds waits there.
 
     Args:
-        address: of the node; of several, the first that answers; or another client, which
-            introduces this one to its node, or to one that its node is linked with.
+        address: of the node; of several, the first that answers, and the others when it is lost;
+            or another client, which introduces this one to its node, or to one that its node is
+            linked with.
         tls: the files of the client's certificate, if the node asks for one.
         reconnect: whether to dial again when the connection is lost.
+        give_up_after: seconds without a connection after which the client is closed, and whoever
+            waits for something hears of it; None tries for ever.
         name: of this client, for people.
         moves: whether subscriptions follow when the node proposes another one to them, where
             others want the same. Whoever reads their events does not notice.
@@ -167,9 +173,15 @@ def connect(
     session_name = name
     chosen: Publisher | None = None
 
-    async def dial(node: str, *, redial: bool = False) -> tuple[Session, RemoteLink]:
+    async def dial(nodes: Sequence[str], *, redial: bool = False) -> tuple[Session, RemoteLink]:
         session = Session(session_name, moves=moves, publisher=chosen)
-        link = RemoteLink(session, node, lambda: _dialling(tls), reconnect=redial)
+        link = RemoteLink(
+            session,
+            nodes,
+            lambda: _dialling(tls),
+            reconnect=redial,
+            give_up_after=give_up_after,
+        )
         try:
             await link.open()
         except BaseException:
@@ -179,7 +191,7 @@ def connect(
 
     async def dial_away(node: str) -> tuple[Session, Callable[[], Awaitable[None]]]:
         try:
-            session, link = await dial(node)
+            session, link = await dial((node,))
         except ValueError as error:
             raise ConnectError(str(error)) from None  # An address that is none.
         return session, link.close
@@ -188,15 +200,9 @@ def connect(
         nonlocal chosen
         chosen = _publisher(publisher)
         nodes = await address.introduce() if isinstance(address, NodeClient) else address
-        for node in _in_order(nodes):
-            try:
-                session, link = await dial(node, redial=reconnect)
-            except ConnectError as error:
-                failure = error
-            else:
-                following = Moves(session, dial_away) if moves else None
-                return NodeClient(session, link.close, following)
-        raise failure
+        session, link = await dial(_in_order(nodes), redial=reconnect)
+        following = Moves(session, dial_away) if moves else None
+        return NodeClient(session, link.close, following)
 
     if not isinstance(address, NodeClient):
         _in_order(address)

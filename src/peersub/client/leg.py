@@ -52,6 +52,10 @@ class LegOwner(Protocol):
         """The connection is lost; another may follow."""
         ...
 
+    def on_other_node(self, leg: Leg) -> None:
+        """The connection that follows is with another node."""
+        ...
+
     def on_closed(self, leg: Leg, reason: str | None) -> None:
         """Nothing more comes on this leg; None if the client was closed."""
         ...
@@ -155,6 +159,10 @@ class Leg:
         """The connection is lost; the session asks again on the next one."""
         self._owner.on_lost(self)
         self.state = None
+
+    def on_other_node(self) -> None:
+        """The session goes on with another node."""
+        self._owner.on_other_node(self)
 
     def on_closed(self, reason: str | None) -> None:
         """Nothing more comes."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakSet
 
 from peersub.client.arguments import check_name, check_queue_max, filter_of, since_text
+from peersub.client.connection_events import ConnectionEvent
 from peersub.client.errors import PublishFailedError, PublishTimedOutError
 from peersub.client.moving import Moves
+from peersub.client.options import (
+    QUEUE_MAX,
+    OverflowPolicy,
+    SubscriptionOptions,
+    overflow_named,
+)
 from peersub.client.outgoing import (
     DeliveryPromise,
     Piece,
@@ -21,13 +29,7 @@ from peersub.client.outgoing import (
     publication_of,
 )
 from peersub.client.session import Session
-from peersub.client.subscription import (
-    QUEUE_MAX,
-    OverflowPolicy,
-    Subscription,
-    SubscriptionOptions,
-    overflow_named,
-)
+from peersub.client.subscription import Subscription
 from peersub.filters.filter import Filter
 from peersub.runtime.client_queue import event_bytes
 from peersub.wire.client_messages import Batch, Publication
@@ -92,6 +94,7 @@ class NodeClient:
         self._end = end
         self._moves = moves
         self._is_closed = False
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
 
     @property
     def node(self) -> str:
@@ -260,7 +263,50 @@ class NodeClient:
             queue_max=check_queue_max(queue_max),
             auto_acknowledge=auto_acknowledge,
         )
-        return Subscription(self._session, wanted, options, self._moves)
+        made = Subscription(self._session, wanted, options, self._moves)
+        self._subscriptions.add(made)
+        return made
+
+    # --- about the connection --------------------------------------------------------------------
+
+    def on_connection(self, listener: Callable[[ConnectionEvent], object]) -> Callable[[], None]:
+        """Call `listener` whenever the connection is made, lost or closed, on the loop's thread.
+
+        What is returned, when called, ends that.
+        """
+        return self._session.connection_events.listen(listener)
+
+    def connection_events(self) -> AsyncIterator[ConnectionEvent]:
+        """The same as an async iterator, from now on; it ends after `closed`."""
+        return self._session.connection_events.follow()
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until all publications that are under way have ended, whoever waits for them.
+
+        Raises:
+            PublishTimedOutError: not in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._session.flush()
+        except TimeoutError:
+            raise PublishTimedOutError(f"publications are under way after {timeout} s") from None
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """End in good order: nothing new is wanted, all that has come is taken, all that was
+        published ends; then close.
+
+        Raises:
+            TimeoutError: not in time; the client is closed all the same.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(each.drain() for each in self._subscriptions))
+                await self.flush()
+        except TimeoutError:
+            raise TimeoutError(f"something was under way or not taken after {timeout} s") from None
+        finally:
+            await self.close()
 
     # --- about the node --------------------------------------------------------------------------
 

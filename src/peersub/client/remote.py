@@ -1,8 +1,9 @@
 """The link between a client and a node elsewhere: one TCP connection, made again when it is lost.
 
 The same `Connection` as between nodes, with its heartbeats: a node that says nothing for too long
-is given up. Reconnecting is tried for ever, with pauses that grow (`BACKOFF_S`), until the client
-is closed or the node says that it does not want it.
+is given up. Where there are several nodes, the others are tried at once, and the lost one last.
+Then all are tried again, with pauses that grow (`BACKOFF_S`), until the client is closed, all nodes
+say that they do not want it, or its patience ends.
 """
 
 from __future__ import annotations
@@ -39,23 +40,27 @@ class RemoteLink:
 
     Args:
         session: what is to be kept connected.
-        address: of the node.
+        addresses: of the nodes, in the order in which they are tried.
         tls: makes what to dial with, if with TLS; asked for each connection, since certificates
             are renewed.
         reconnect: whether to dial again when the connection is lost.
+        give_up_after: seconds without a connection, after which the session is closed.
     """
 
     def __init__(
         self,
         session: Session,
-        address: str,
+        addresses: Sequence[str],
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         *,
         reconnect: bool = True,
+        give_up_after: float | None = None,
     ) -> None:
-        self.address = address
+        self.address = addresses[0]
+        """The node that it is connected to, or that is tried."""
+        self._addresses = tuple(dict.fromkeys(addresses))
+        self._give_up_after = give_up_after
         self._session = session
-        self._host, self._port = split_address(address)
         self._tls = tls
         self._reconnect = reconnect
         self._settings = ConnectionSettings(liveness=FOR_CLIENTS)
@@ -72,9 +77,11 @@ class RemoteLink:
         """Connect for the first time.
 
         Raises:
-            ConnectError: the node cannot be reached, or does not take the client.
+            ConnectError: no node can be reached, or takes the client.
         """
-        await self._dial()
+        failure, _ = await self._dial_any()
+        if failure is not None:
+            raise failure
 
     async def close(self) -> None:
         """Close, and dial no more."""
@@ -101,7 +108,25 @@ class RemoteLink:
 
     # --- dialling --------------------------------------------------------------------------------
 
+    async def _dial_any(self) -> tuple[ConnectError | None, bool]:
+        """Try all nodes in turn; what the last one said, and whether all of them refuse."""
+        failures: list[ConnectError] = []
+        refusals = 0
+        for address in self._addresses:
+            self.address, self._is_refused = address, False
+            try:
+                await self._dial()
+            except ConnectError as error:
+                failures.append(error)
+                refusals += self._is_refused
+            else:
+                # After a loss the others come first.
+                self._addresses = (*(each for each in self._addresses if each != address), address)
+                return None, False
+        return failures[-1], refusals == len(failures)
+
     async def _dial(self) -> None:
+        host, port = split_address(self.address)
         connection = Connection(self, self._settings, self._counters, self._now_ms)
         loop = asyncio.get_running_loop()
         tls = self._tls()
@@ -109,10 +134,10 @@ class RemoteLink:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await loop.create_connection(
                     lambda: connection,
-                    self._host,
-                    self._port,
+                    host,
+                    port,
                     ssl=tls,
-                    server_hostname=self._host if tls else None,
+                    server_hostname=host if tls else None,
                 )
                 self._connection = connection
                 connection.trust()
@@ -137,20 +162,29 @@ class RemoteLink:
         )
 
     async def _dial_again(self) -> None:
-        failures = 0
-        while True:
-            pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-            # Clients that lost the same node do not come back all at once.
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            try:
-                await self._dial()
-                return
-            except (ConnectError, ValueError) as error:
-                # Files of a certificate that cannot be used may be mended, too.
-                failures += 1
-                if self._is_refused:
-                    self._session.close(str(error))
-                    return
+        # Another node can be tried at once; one that was lost needs a moment.
+        failures = -1 if len(self._addresses) > 1 else 0
+        failure: ConnectError | None = None
+        try:
+            async with asyncio.timeout(self._give_up_after):
+                while True:
+                    pause_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)] if failures >= 0 else 0
+                    # Clients that lost the same node do not come back all at once.
+                    await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                    try:
+                        failure, all_refuse = await self._dial_any()
+                    except ValueError as error:
+                        # Files of a certificate that cannot be used may be mended, too.
+                        failure, all_refuse = ConnectError(str(error)), False
+                    if failure is None:
+                        return
+                    failures += 1
+                    if all_refuse:
+                        break
+        except TimeoutError:
+            reason = f"no connection for {self._give_up_after} s"
+            failure = ConnectError(f"{reason}: {failure}" if failure else reason)
+        self._session.close(str(failure))
 
     async def _tick(self, connection: Connection) -> None:
         """Heartbeats, and the end of a node that says nothing."""

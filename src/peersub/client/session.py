@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import count
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from peersub.client.connection_events import ConnectionEvent, ConnectionEvents
 from peersub.client.errors import ClientError, ConnectError
 from peersub.client.publisher import Publisher
 from peersub.runtime.client_outbox import PLACE_TYPE
@@ -101,6 +102,10 @@ class Consumer(Protocol):
         """The connection is lost; another may follow."""
         ...
 
+    def on_other_node(self) -> None:
+        """The connection that follows is with another node."""
+        ...
+
     def on_closed(self, reason: str | None) -> None:
         """Nothing more comes; None if that is what its owner wanted."""
         ...
@@ -142,6 +147,7 @@ class Session:
         moves: whether proposals to move to other nodes are wanted.
         publisher: whose events are published, over all connections.
         on_unused: is called when there are no subscriptions any more.
+        connection_events: tells who wants to hear of connections.
     """
 
     def __init__(
@@ -151,6 +157,7 @@ class Session:
         self.publisher = publisher or Publisher.random()
         self.moves = moves
         self.on_unused: Callable[[], None] | None = None
+        self.connection_events = ConnectionEvents()
         self.welcome: ClientWelcome | None = None
         self._link: Link | None = None
         self._is_greeted = False
@@ -221,6 +228,7 @@ class Session:
         if was_greeted:
             for consumer in list(self._consumers.values()):
                 consumer.on_lost()
+            self._say("disconnected", reason)
 
     def close(self, reason: str | None = None) -> None:
         """Say nothing more; None if the owner wants it so."""
@@ -240,6 +248,7 @@ class Session:
             link.close(self._closed_reason)
         self.on_lost(self._closed_reason)
         self._room.set()
+        self._say("closed", reason or "")
 
     def _refuse_greeting(self, reason: str) -> None:
         if self._greeting is not None and not self._greeting.done():
@@ -249,15 +258,24 @@ class Session:
     def _on_welcome(self, welcome: ClientWelcome) -> None:
         if self._greeting is None or self._greeting.done():
             return
+        is_other = self.welcome is not None and self.welcome.node != welcome.node
         self.welcome = welcome
         self._is_greeted = True
         self._greeting.set_result(welcome)
+        if is_other:
+            for consumer in self._consumers.values():
+                consumer.on_other_node()
         self._to_ask.extend(self._consumers)
         self._unready = dict.fromkeys(self._consumers)
         self._ask_for_more()
         self._sent_again.update(self._open)
         takes_keys = self._takes_keys
         self.send([each.wanted(n, takes_keys=takes_keys) for n, each in self._open.items()])
+        self._say("connected")
+
+    def _say(self, kind: Literal["connected", "disconnected", "closed"], reason: str = "") -> None:
+        node = "" if self.welcome is None else self.welcome.node
+        self.connection_events.tell(ConnectionEvent(kind, node, reason))
 
     # --- talking ---------------------------------------------------------------------------------
 
@@ -402,6 +420,15 @@ class Session:
             self._room.clear()
             await self._room.wait()
         self.check_open()
+
+    async def flush(self) -> int:
+        """Wait until all that is under way has ended; how many that were."""
+        count = len(self._open)
+        last = next(reversed(self._open), 0)
+        while self._open and next(iter(self._open)) <= last:
+            self._room.clear()
+            await self._room.wait()
+        return count
 
     def publish(
         self, published: Iterable[tuple[Publication | Batch, int]], owner: PublishOwner

@@ -16,35 +16,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Self
 
 from peersub.client.arguments import filter_of
 from peersub.client.errors import ClientError, NotReadyError, SubscriptionEndedError
 from peersub.client.leg import Leg
 from peersub.client.moving import Moves
+from peersub.client.options import Delivery, SubscriptionOptions
 from peersub.client.session import Session
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.wire.client_messages import (
     Acknowledged,
-    Overflow,
     Publication,
     StateWanted,
     SubscribeWanted,
     SubscriptionPhase,
     SubscriptionState,
+    UnsubscribeWanted,
 )
 
-__all__ = ["Delivery", "OverflowPolicy", "Subscription", "SubscriptionOptions", "overflow_named"]
-
-OverflowPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "end"]
+__all__ = ["Subscription"]
 
 CREDIT_MAX: Final = 8_192
 """Events that wait on the client's side of a subscription."""
-QUEUE_MAX: Final = 65_536
-"""Events that wait at the node, unless the subscriber says otherwise."""
 TAKEN_AT_ONCE: Final = 1_024
 """Events that `take` gives, unless it is told otherwise."""
 ACKNOWLEDGE_EVERY: Final = 64
@@ -54,38 +50,6 @@ REMEMBERED_MAX: Final = 16_384
 reconnection or on another node are known."""
 STATE_ANSWER_S: Final = 1.0
 """How long the node may take to say who has not answered."""
-
-
-def overflow_named(name: str) -> Overflow:
-    """The policy of this name; a ValueError says which there are."""
-    try:
-        return Overflow[name.upper()]
-    except (AttributeError, KeyError):
-        known = ", ".join(each.name.lower() for each in Overflow)
-        raise ValueError(f"there is no overflow policy {name!r}: there are {known}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """An event with how it came."""
-
-    event: Event
-    hops: int
-    """Links between nodes that it came over."""
-    position: int | None = None
-    """Its place in the node's log, if the subscription is durable."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionOptions:
-    """How a subscription behaves."""
-
-    name: str = ""
-    durable: str = ""
-    since: str = ""
-    overflow: Overflow = Overflow.DROP_OLDEST
-    queue_max: int = QUEUE_MAX
-    auto_acknowledge: bool = True
 
 
 class Subscription:
@@ -127,6 +91,7 @@ class Subscription:
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_over = False
+        self._is_draining = False
         self._failure: str | None = None
         self._has_begun = False
         self._remembered: dict[str, None] = {}
@@ -314,6 +279,33 @@ class Subscription:
             self._leg.leave(forget=forget)
             self._end(None)
 
+    async def drain(self, timeout: float | None = None) -> None:
+        """Want nothing new; returns when all that has come was taken, and ends the subscription.
+
+        Whoever reads its events goes on until there are no more. A durable subscription goes on
+        at the node, after what was taken.
+
+        Args:
+            timeout: seconds; None waits for as long as it takes.
+
+        Raises:
+            TimeoutError: not all was taken in time; the subscription has ended all the same.
+        """
+        self._is_draining = True
+        if not self.is_durable and not self._is_over:
+            self._leg.session.send((UnsubscribeWanted(self._leg.number),))
+        self._news.set()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._queue:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{len(self._queue):,} events of {self.name} wait still") from None
+        finally:
+            self._count_as_taken()
+            await self.close()
+
     async def change(self, filter: str | Filter, timeout: float | None = None) -> None:  # noqa: A002
         """Want something else from now on; returns when that has reached every publisher.
 
@@ -378,6 +370,7 @@ class Subscription:
         """The next event; None if the subscription was closed."""
         self._count_as_taken()
         while not self._queue:
+            self._changed.set()  # For who drains it.
             if self._is_over:
                 if self._failure is not None:
                     raise SubscriptionEndedError(self._failure)
@@ -442,6 +435,8 @@ class Subscription:
 
     def on_event(self, leg: Leg, publication: Publication, hops: int, position: int | None) -> None:
         """An event; one that has come before, on another leg or connection, is passed over."""
+        if position is not None and self._is_draining:
+            return  # It stays in the log, for who comes next.
         if position is not None:
             is_new = self._is_new(publication.id, position)
         else:
@@ -484,7 +479,7 @@ class Subscription:
         if state.phase is SubscriptionPhase.ENDED:
             leg.session.remove(leg.number)
             if leg is self._leg:
-                self._end(state.detail or "the node ended it")
+                self._end(None if self._is_draining else state.detail or "the node ended it")
             else:
                 self._coming = None
         self._changed.set()
@@ -509,6 +504,13 @@ class Subscription:
         if self._coming is not None and self._coming.is_ready:
             # What was under way to the old node is lost: that is the gap.
             self.settle_on(self._coming)
+
+    def on_other_node(self, leg: Leg) -> None:
+        """The client is connected with another node, whose log has other positions."""
+        if self.is_durable:
+            self.gaps += 1
+            self._unacknowledged.clear()
+            self._handed = self._taken = None
 
     def on_closed(self, leg: Leg, reason: str | None) -> None:
         """Nothing more comes on a leg; without a reason, because nobody wants it."""

@@ -15,16 +15,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from peersub.client import entrances
+from peersub.client.connection_events import ConnectionEvent
 from peersub.client.entrances import Entrance
 from peersub.client.node_client import NodeClient, PublishSummary
+from peersub.client.options import Delivery
 from peersub.client.outgoing import Publishable
-from peersub.client.subscription import Delivery, Subscription
+from peersub.client.subscription import TAKEN_AT_ONCE, Subscription
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 
@@ -38,6 +41,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._is_stopping = False
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="peersub client", daemon=True
         )
@@ -45,53 +49,83 @@ class _Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine. If the caller is interrupted, so is the coroutine."""
-        if self._loop.is_closed():
+        if self._is_stopping:
             work.close()
             raise RuntimeError("the client was closed")
+        return self._result(work)
+
+    def _result(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise RuntimeError("the client was closed") from None
         except BaseException:
             future.cancel()
             raise
 
+    async def _cancel_others(self) -> None:
+        """Whoever waits in another thread hears that nothing comes."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     def stop(self) -> None:
-        if not self._loop.is_closed():
-            self.run(self._loop.shutdown_asyncgens())
-            self.run(self._loop.shutdown_default_executor())
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._result(self._cancel_others())
+            self._result(self._loop.shutdown_asyncgens())
+            self._result(self._loop.shutdown_default_executor())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
 
+def _same(cls: type, name: str) -> Any:
+    """The attribute of this name of what a facade stands for."""
+
+    def get(facade: Any) -> Any:
+        return getattr(facade._inner, name)
+
+    described = getattr(cls, name, None)
+    return property(get, doc=getattr(described, "__doc__", None))
+
+
 class SyncSubscription:
     """A `Subscription` whose calls wait. A context manager, and an iterator of events."""
 
+    filter = _same(Subscription, "filter")
+    dropped = _same(Subscription, "dropped")
+    gaps = _same(Subscription, "gaps")
+    lost_through = _same(Subscription, "lost_through")
+    name = _same(Subscription, "name")
+    node = _same(Subscription, "node")
+    detail = _same(Subscription, "detail")
+    is_durable = _same(Subscription, "is_durable")
+    is_ready = _same(Subscription, "is_ready")
+    is_over = _same(Subscription, "is_over")
+    auto_acknowledges = _same(Subscription, "auto_acknowledges")
+
     def __init__(self, loop: _Loop, subscription: Subscription) -> None:
         self._loop = loop
-        self._subscription = subscription
+        self._inner = subscription
         self._taken: deque[Delivery] = deque()
         self._handed: Delivery | None = None
         self._handed_before: Delivery | None = None
 
     @property
-    def dropped(self) -> int:
-        """Events that were dropped at the node because too many waited."""
-        return self._subscription.dropped
+    def waiting(self) -> int:
+        """Events that have come and wait to be taken."""
+        return self._inner.waiting + len(self._taken)
 
-    @property
-    def gaps(self) -> int:
-        """How often events may be missing: a connection was lost, or the node's disk lost some."""
-        return self._subscription.gaps
-
-    @property
-    def lost_through(self) -> int:
-        """The position of the last event that a durable one's log had no room for, or 0."""
-        return self._subscription.lost_through
+    def accepted(self) -> None:
+        """Wait until the node has taken it; raises what `Subscription.accepted` does."""
+        self._loop.run(self._inner.accepted())
 
     def ready(self, timeout: float | None = None) -> None:
         """Wait until it has reached every publisher; raises what `Subscription.ready` does."""
-        self._loop.run(self._subscription.ready(timeout))
+        self._loop.run(self._inner.ready(timeout))
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None if none came in so many seconds, or the subscription was closed.
@@ -106,10 +140,32 @@ class SyncSubscription:
         """As `next`, with hops and position."""
         if not self._taken:
             # Many at a time: a turn of the other thread for each event would cost too much.
-            self._taken.extend(self._loop.run(self._subscription.take(timeout=timeout)))
-        self._handed_before = self._handed
-        self._handed = self._taken.popleft() if self._taken else None
+            self._taken.extend(self._loop.run(self._inner.take(timeout=timeout)))
+        return self._hand_out() if self._taken else None
+
+    def _hand_out(self) -> Delivery:
+        self._handed_before, self._handed = self._handed, self._taken.popleft()
         return self._handed
+
+    def take(self, count: int = TAKEN_AT_ONCE, timeout: float | None = None) -> list[Delivery]:
+        """What has come, up to `count`; waits for the first one only, as `Subscription.take`."""
+        first = self.next_delivery(timeout)
+        taken = [] if first is None else [first]
+        while self._taken and len(taken) < count:
+            taken.append(self._hand_out())
+        return taken
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """The events with their hops and positions; raises what `next` does."""
+        while (delivery := self.next_delivery()) is not None:
+            yield delivery
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Want nothing new, and end when all was taken; as `Subscription.drain`.
+
+        What this side has taken from the other thread already still comes from `next`.
+        """
+        self._loop.run(self._inner.drain(timeout))
 
     def __iter__(self) -> Iterator[Event]:
         while (event := self.next()) is not None:
@@ -117,23 +173,27 @@ class SyncSubscription:
 
     def change(self, filter: str | Filter, timeout: float | None = None) -> None:  # noqa: A002
         """Want something else from now on; raises what `Subscription.change` does."""
-        self._loop.run(self._subscription.change(filter, timeout))
+        self._loop.run(self._inner.change(filter, timeout))
 
-    def acknowledge(self, last: Delivery | Event) -> None:
-        """All up to this event was taken; raises what `Subscription.acknowledge` does."""
-        self._loop.run(self._subscription.acknowledge(last))
+    def acknowledge(self, last: Delivery | Event | None = None) -> None:
+        """All up to this event was taken, or all that was handed out here; raises what
+        `Subscription.acknowledge` does.
+        """
+        last = self._handed if last is None else last
+        if last is not None:
+            self._loop.run(self._inner.acknowledge(last))
 
     def status(self) -> dict[str, object]:
         """Plain values about it."""
-        return self._subscription.status()
+        return self._inner.status()
 
     def close(self, *, forget: bool = False) -> None:
         """End it; a durable one goes on at the node, unless it is to `forget` it."""
         with suppress(RuntimeError):
-            self._loop.run(self._subscription.close(forget=forget))
+            self._loop.run(self._inner.close(forget=forget))
 
     def __enter__(self) -> Self:
-        self._loop.run(self._subscription.accepted())
+        self.accepted()
         return self
 
     def __exit__(
@@ -143,7 +203,7 @@ class SyncSubscription:
         traceback: TracebackType | None,
     ) -> None:
         last = self._handed if error_type is None else self._handed_before
-        if last is not None and self._subscription.auto_acknowledges:
+        if last is not None and self._inner.auto_acknowledges:
             with suppress(RuntimeError, ValueError):
                 self.acknowledge(last)
         self.close()
@@ -152,43 +212,87 @@ class SyncSubscription:
 class SyncNodeClient:
     """A `NodeClient` whose calls wait. A context manager."""
 
+    node = _same(NodeClient, "node")
+    overlay = _same(NodeClient, "overlay")
+    network = _same(NodeClient, "network")
+    is_connected = _same(NodeClient, "is_connected")
+
     def __init__(self, entrance: Entrance) -> None:
         self._loop = _Loop()
         try:
-            self._client: NodeClient = self._loop.run(_entered(entrance))
+            self._inner: NodeClient = self._loop.run(_entered(entrance))
         except BaseException:
             self._loop.stop()
             raise
 
-    @property
-    def node(self) -> str:
-        """The address of the node."""
-        return self._client.node
-
     def publish(self, event: Publishable, **options: Any) -> str:
         """Publish an event; options, result and errors are those of `NodeClient.publish`."""
-        return self._loop.run(self._client.publish(event, **options))
+        return self._loop.run(self._inner.publish(event, **options))
 
     def publish_many(self, events: Iterable[Publishable] | Any, **options: Any) -> PublishSummary:
         """As `NodeClient.publish_many`. The iterable runs in the other thread."""
-        return self._loop.run(self._client.publish_many(events, **options))
+        return self._loop.run(self._inner.publish_many(events, **options))
 
     def subscribe(self, filter: str | Filter, **options: Any) -> SyncSubscription:  # noqa: A002
         """Subscribe; options and errors are those of `NodeClient.subscribe`."""
 
         async def made() -> Subscription:
-            return self._client.subscribe(filter, **options)
+            return self._inner.subscribe(filter, **options)
 
         return SyncSubscription(self._loop, self._loop.run(made()))
 
+    def on_connection(self, listener: Callable[[ConnectionEvent], object]) -> Callable[[], None]:
+        """Call `listener`, in the other thread, as `NodeClient.on_connection` does."""
+
+        async def listen() -> Callable[[], None]:
+            return self._inner.on_connection(listener)
+
+        return self._loop.run(listen())
+
+    def connection_events(self) -> Iterator[ConnectionEvent]:
+        """What becomes of the connection, from now on; it ends after `closed`."""
+
+        async def followed() -> AsyncIterator[ConnectionEvent]:
+            return self._inner.connection_events()
+
+        return self._each(self._loop.run(followed()))
+
+    def _each(self, events: AsyncIterator[ConnectionEvent]) -> Iterator[ConnectionEvent]:
+        async def following() -> ConnectionEvent | None:
+            return await anext(events, None)
+
+        while (event := self._loop.run(following())) is not None:
+            yield event
+            if event.kind == "closed":
+                return
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all publications have ended; raises what `NodeClient.flush` does."""
+        self._loop.run(self._inner.flush(timeout))
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Take and publish what there is, and close; raises what `NodeClient.drain` does."""
+        try:
+            self._loop.run(self._inner.drain(timeout))
+        finally:
+            self.close()
+
+    def introduce(self) -> tuple[str, ...]:
+        """Addresses by which others can join; raises what `NodeClient.introduce` does."""
+        return self._loop.run(self._inner.introduce())
+
+    def tell_revocation(self, statement: bytes) -> None:
+        """A certificate was taken back; raises what `NodeClient.tell_revocation` does."""
+        self._loop.run(self._inner.tell_revocation(statement))
+
     def status(self) -> dict[str, Any]:
         """The node's view of itself."""
-        return self._loop.run(self._client.status())
+        return self._loop.run(self._inner.status())
 
     def close(self) -> None:
         """End the connection; a node that this client started leaves its network."""
         with suppress(RuntimeError):
-            self._loop.run(self._client.close())
+            self._loop.run(self._inner.close())
         self._loop.stop()
 
     def __enter__(self) -> Self:
@@ -207,7 +311,7 @@ async def _entered(entrance: Entrance) -> NodeClient:
     return await entrance
 
 
-def connect(address: str = "127.0.0.1:7001", **options: Any) -> SyncNodeClient:
+def connect(address: str | Sequence[str] = "127.0.0.1:7001", **options: Any) -> SyncNodeClient:
     """Be a light client of a running node; as `peersub.connect`."""
     return SyncNodeClient(entrances.connect(address, **options))
 
