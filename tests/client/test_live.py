@@ -227,7 +227,7 @@ async def test_a_node_that_cannot_begin_says_why():
 
 @on_loop
 async def test_a_durable_subscription_outlives_its_consumer_and_its_node(tmp_path):
-    node = await join(data=tmp_path)
+    node = await join(data=tmp_path, copies=1)
     address = node.node
     async with connect(address) as light, light.subscribe("n > 0", durable="d") as subscription:
         await subscription.ready(timeout=20)

@@ -91,7 +91,7 @@ class Network:
     def __init__(self, folder: Path, mirrors: MirrorSettings = QUICK) -> None:
         self.nodes: dict[str, LiveNode] = {}
         self._folder = folder
-        self._mirrors = mirrors
+        self.mirrors = mirrors
         self.overlay = "chord"
         self._addresses: dict[str, str] = {}
         self.published = 0
@@ -104,7 +104,7 @@ class Network:
             listen=self._addresses.get(name, "127.0.0.1:0"),
             join=tuple(node.name for node in self.nodes.values()),
             data=self._folder / (data or name),
-            mirrors=self._mirrors,
+            mirrors=self.mirrors,
             overlay=self.overlay,
         )
         node = LiveNode(settings)

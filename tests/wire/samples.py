@@ -113,6 +113,18 @@ MESSAGES: dict[str, Any] = {
     ),
     "mirror-misses": mirrors.MirrorMisses("10.0.0.7:7001", "orders", 17, ("e1",)),
     "mirror-copy": mirrors.MirrorCopy("10.0.0.7:7001", ("orders", "news"), 3, STORY),
+    "mirror-recruit": mirrors.MirrorRecruit(
+        "10.0.0.7:7001", "e4", (mirrors.NamedFilter("orders", CHEAP),), True, ("n2",), ("n3", "n4")
+    ),
+    "mirror-witness": mirrors.MirrorWitness("e4", (mirrors.NamedFilter("news", LEDE),)),
+    "mirror-kept": mirrors.MirrorKept(
+        "10.0.0.7:7001", (mirrors.KeptFor(("orders",), ("e1", "b7/3")),)
+    ),
+    "mirror-safe": mirrors.MirrorSafe(
+        "10.0.0.7:7001", (mirrors.KeptFor(("news", "orders"), ("e1",)),)
+    ),
+    "mirror-keep": mirrors.MirrorKeep("10.0.0.7:7001", ("orders",), 2, STORY),
+    "mirror-suspended": mirrors.MirrorSuspended(("orders",), 1_700_000_000_000),
     "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),
@@ -305,6 +317,7 @@ RECORDS: dict[str, Any] = {
     "neighbours-stored": records.NeighboursStored(("10.0.0.8:7001", "10.0.0.9:7001")),
     "identity-stored": records.IdentityStored(b"\x00\x01"),
     "subscription-stored": records.SubscriptionStored("s1", CHEAP),
+    "durable-subscription-stored": records.DurableSubscriptionStored("s1", CHEAP),
     "subscription-removed": records.SubscriptionRemoved("s1"),
     "event-stored": records.EventStored(STORY, ("s1", "s2"), 1_700_000_000_000, 4),
     "event-handed-over": records.EventHandedOver("story-2"),

@@ -90,7 +90,7 @@ async def _play(options: Mapping[str, Any], story: str, seed: int, say: Say) -> 
 
     if story in DURABLE_STORIES:
         durable = DurableSettings(
-            rate=options["rate"], outage_s=options["outage"], is_replaced=story == "replaced"
+            rate=options["rate"], outage_s=options["outage"], story=story, seed=seed
         )
         return _Noticed(await run_durable_trial(durable, say))
     settings = TrialSettings(

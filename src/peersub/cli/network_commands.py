@@ -77,6 +77,24 @@ def _node(
             help="A bound of the store, such as log_bytes_max=4000000000; may be repeated.",
         ),
     ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            "--copies",
+            envvar="PEERSUB_NODE_COPIES",
+            help="Nodes on whose disks an event is for a durable subscription before it is "
+            "acknowledged (2); the same on all nodes. A node that is alone needs 1.",
+        ),
+    ] = None,
+    away_max: Annotated[
+        float | None,
+        typer.Option(
+            "--away-max",
+            envvar="PEERSUB_NODE_AWAY_MAX",
+            help="Hours after which publishers do not wait for durable subscriptions any more "
+            "whose node is away (24).",
+        ),
+    ] = None,
     no_fsync: Annotated[
         bool | None,
         typer.Option(
@@ -175,6 +193,8 @@ def _node(
         data=data,
         store=tuple(store) if store else None,
         no_fsync=no_fsync,
+        copies=copies,
+        away_max=away_max,
         set=tuple(settings) if settings else None,
         advertise=advertise,
         network=network,

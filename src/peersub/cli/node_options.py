@@ -28,6 +28,7 @@ from peersub.cli.failures import CommandError
 from peersub.files.errors import FileError
 
 if TYPE_CHECKING:
+    from peersub.overlays.core.mirror_settings import MirrorSettings
     from peersub.runtime.settings import NodeSettings
     from peersub.runtime.store.settings import StoreSettings
 
@@ -46,6 +47,8 @@ class NodeOptions:
     data: str | None = None
     store: tuple[str, ...] | None = None
     no_fsync: bool | None = None
+    copies: int | None = None
+    away_max: float | None = None
     set: tuple[str, ...] | None = None
     advertise: str | None = None
     network: str | None = None
@@ -104,6 +107,10 @@ def _value(name: str, key: str, value: object) -> object:
         if isinstance(value, bool):
             return value
         problem = "true or false"
+    elif key.replace("_", "-") in ("copies", "away-max"):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        problem = "a number"
     else:
         if isinstance(value, str):
             return value
@@ -142,6 +149,7 @@ def node_settings(options: NodeOptions) -> NodeSettings:
         join=options.join or (),
         overlay_settings=_chosen("--set", options.set or ()),
         store=_store_settings(options),
+        mirrors=_mirror_settings(options),
         data=None if options.data is None else Path(options.data),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -150,6 +158,20 @@ def node_settings(options: NodeOptions) -> NodeSettings:
     except SettingsError as error:
         raise CommandError(f"{error}.") from None
     return settings
+
+
+def _mirror_settings(options: NodeOptions) -> MirrorSettings:
+    from peersub.overlays.core.mirror_settings import MirrorSettings
+
+    chosen: dict[str, int] = {}
+    if options.copies is not None:
+        chosen["copies"] = options.copies
+    if options.away_max is not None:
+        chosen["away_max_ms"] = round(options.away_max * 3_600_000)
+    try:
+        return MirrorSettings(**chosen)
+    except ValueError as error:
+        raise CommandError(f"{error}.") from None
 
 
 def _store_settings(options: NodeOptions) -> StoreSettings:

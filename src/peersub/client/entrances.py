@@ -16,7 +16,7 @@ from peersub.client.remote import RemoteLink
 from peersub.client.session import Session
 from peersub.runtime.addresses import split_address
 from peersub.runtime.serving import served_node
-from peersub.runtime.settings import NodeSettings
+from peersub.runtime.settings import MirrorSettings, NodeSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -59,6 +59,7 @@ def join(
     overlay: str = "chord",
     network: str = "peersub",
     data: str | Path | None = None,
+    copies: int = 2,
     tls: TlsSettings | None = None,
     permissions: Permissions | str | Path | None = None,
     settings: Mapping[str, object] | None = None,
@@ -78,6 +79,8 @@ def join(
         overlay: `chord`, `tree` or `flood`; the same for all nodes of a network.
         network: the name of the network; nodes of other networks are refused.
         data: the folder in which the node keeps its word over restarts.
+        copies: nodes on whose disks an event is for each durable subscription before it is
+            acknowledged; a node that is alone needs 1.
         tls: the files of the node's certificate; without, everybody who reaches it is let in.
         permissions: what clients of the node may do, or a file that says so. Without, a node with
             `tls` takes no clients but this one and nodes; `Permissions.unbounded()` takes all that
@@ -104,6 +107,7 @@ def join(
         overlay_settings=dict(settings or {}),
         network=network,
         data=None if data is None else Path(data),
+        mirrors=MirrorSettings(copies=copies),
     )
 
     async def enter() -> NodeClient:

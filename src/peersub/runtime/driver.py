@@ -36,6 +36,7 @@ from peersub.overlays.core.effects import (
     Disconnect,
     Drop,
     Effect,
+    MirrorWork,
     Persist,
     ProposeMove,
     PublishCompleted,
@@ -47,6 +48,7 @@ from peersub.overlays.core.effects import (
 )
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_tasks import MirrorTask
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.records import Record
 from peersub.runtime.body_reading import BodyReader
@@ -86,6 +88,10 @@ class Outside(Protocol):
 
     def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
         """Keep the records; `then(True)` on the loop's thread when they are on disk."""
+        ...
+
+    def on_mirror_work(self, task: MirrorTask) -> None:
+        """The mirror peer needs the disk, or a durable subscription."""
         ...
 
     def on_client(self, connection: Connection, messages: Sequence[Message]) -> bool:
@@ -141,6 +147,7 @@ class Driver:
             Deliver: outside.on_deliver,
             DeliverBatch: outside.on_deliver_batch,
             Persist: self._persist,
+            MirrorWork: lambda effect: outside.on_mirror_work(effect.task),
             Connect: self._connect,
             Disconnect: self._disconnect,
             SubscriptionReady: lambda effect: outside.on_ready(effect.subscription),

@@ -31,16 +31,15 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import (
     BatchHandedOver,
     BatchStored,
+    DurableSubscriptionStored,
     EventHandedOver,
     EventStored,
     IdentityStored,
     NeighboursStored,
     Record,
-    SubscriptionStored,
 )
 from peersub.runtime.client_shares import owner_of
 from peersub.runtime.counters import Counters
-from peersub.runtime.mirrored_names import MirroredNames
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
     DurableOptions,
@@ -136,8 +135,6 @@ class DurableSubscriptions:
         rules: what the owners of the subscriptions may see.
 
     Attributes:
-        mirrored: the subscriptions of other nodes that this one looks after: what they match is
-            kept as well.
         on_kept, on_removed: hear which durable subscriptions there are.
         on_released: hears which events a consumer has taken.
     """
@@ -149,7 +146,6 @@ class DurableSubscriptions:
         counters: Counters,
         rules: DurableRules | None = None,
     ) -> None:
-        self.mirrored = MirroredNames()
         self.on_kept: OnKept | None = None
         self.on_removed: Callable[[str], None] | None = None
         self.on_released: OnReleased | None = None
@@ -182,7 +178,8 @@ class DurableSubscriptions:
         """What the disk held, as the overlay is to know it: filters as owners may use them now."""
         return tuple(
             replace(record, filter=self._durables[record.subscription].wanted)
-            if isinstance(record, SubscriptionStored) and record.subscription in self._durables
+            if isinstance(record, DurableSubscriptionStored)
+            and record.subscription in self._durables
             else record
             for record in records
         )
@@ -361,6 +358,10 @@ class DurableSubscriptions:
         if durable.feed is not None:
             durable.feed.sink.ready()
 
+    def note_gap(self, name: str, since_ms: int) -> None:
+        """Nobody kept events for the subscription from that time on, until now."""
+        self._counters.add("a durable subscription was suspended while this node was away")
+
     def end(self, reason: str) -> None:
         """The node ends: consumers hear of it, subscriptions stay on disk."""
         self._is_ended = True
@@ -459,7 +460,7 @@ class DurableSubscriptions:
     # --- what comes home -----------------------------------------------------------------------
 
     def take(self, effect: Deliver, names: Sequence[str]) -> None:
-        """An event for durable subscriptions, of this node or mirrored ones.
+        """An event for durable subscriptions.
 
         One under a promise is on disk already.
         """
@@ -470,7 +471,7 @@ class DurableSubscriptions:
             self._append([(effect.publication, tuple(names), effect.hops)])
 
     def take_batch(self, effect: DeliverBatch, wanted: Sequence[tuple[str, np.ndarray]]) -> None:
-        """Events of a batch for durable subscriptions, of this node or mirrored ones."""
+        """Events of a batch for durable subscriptions."""
         if effect.batch.delivery is Delivery.AT_LEAST_ONCE:
             for name, _ in wanted:
                 self.wake(name)
@@ -494,7 +495,6 @@ class DurableSubscriptions:
             if durable:
                 changes.append(AppendToLog(event, durable, now_ms, hops))
                 logged.update(dict.fromkeys(durable))
-            changes.extend(self.mirrored.retain(event, names, now_ms, hops))
 
         def stored() -> None:
             for name in logged:
@@ -517,11 +517,10 @@ class DurableSubscriptions:
         match record:
             case IdentityStored() | NeighboursStored():
                 yield KeepRecord(record)
-            case EventStored(publication, names, at_ms, hops):
+            case EventStored(publication, names):
                 if any(name in self._durables for name in names):
                     self._kept.add(publication.name)
                     yield KeepRecord(record)
-                yield from self.mirrored.retain(publication, names, at_ms, hops)
             case EventHandedOver(event_id):
                 if event_id in self._kept:
                     self._kept.discard(event_id)
@@ -542,7 +541,7 @@ class DurableSubscriptions:
         """The events of a batch that durable subscriptions want, one by one."""
         names_of: dict[int, list[str]] = {}
         for name, numbers in record.wanted:
-            if name in self._durables or name in self.mirrored:
+            if name in self._durables:
                 for number in numbers:
                     names_of.setdefault(number, []).append(name)
         if not names_of:

@@ -32,6 +32,8 @@ from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_names import is_mirrors
+from peersub.overlays.core.mirror_tasks import MirrorTask
 from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Publication
@@ -46,7 +48,6 @@ from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
-from peersub.runtime.mirrored_names import is_reserved
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.pace import LoopMonitor
 from peersub.runtime.settings import NodeSettings, live_settings
@@ -243,7 +244,7 @@ class LiveNode:
         )
         store.submit([NameNode(self._name)], lambda _: None)
         records = self._durables.narrow_records(store.restored_records())
-        self._driver.tell(Restored((*records, *mirroring.records)))
+        self._driver.tell(Restored(tuple(records)))
         mirroring.begin()
         self._check_abandoned()
         await self._take_part()
@@ -261,6 +262,12 @@ class LiveNode:
             except StoreError as error:
                 raise StartError(str(error)) from None
         self.notices.extend(self._store.notices)
+        copies = self.settings.mirrors.copies
+        if copies > 1 and not self.settings.join:
+            self.notices.append(
+                f"acknowledged events for durable subscriptions wait until they are on the disks "
+                f"of {copies} nodes; a node that stays alone needs --copies 1"
+            )
         return self._store
 
     async def _take_part(self) -> None:
@@ -392,7 +399,7 @@ class LiveNode:
         driver = self._running()
         durables = self._durables
         assert durables is not None
-        if is_reserved(name):
+        if is_mirrors(name):
             raise SubscriptionRefusedError(f"the name {name!r} is one of those that mirrors use")
         self.bodies.note(wanted)
         if durable is not None and name not in self._sinks:
@@ -401,7 +408,7 @@ class LiveNode:
             def tell_overlay(filter_on_disk: Filter) -> None:
                 if is_known:
                     driver.tell(Unsubscribe(name))
-                driver.tell(Subscribe(name, filter_on_disk))
+                driver.tell(Subscribe(name, filter_on_disk, durable=True))
 
             durables.attach(name, wanted, sink, durable, tell_overlay)
             return
@@ -434,8 +441,9 @@ class LiveNode:
     def change_filter(self, name: str, wanted: Filter) -> None:
         """A subscription of this node gets other events from now on."""
         driver = self._running()
+        durable = self._durables is not None and name in self._durables
         driver.tell(Unsubscribe(name))
-        driver.tell(Subscribe(name, wanted))
+        driver.tell(Subscribe(name, wanted, durable=durable))
 
     async def narrow_durables(self) -> None:
         """What owners of durable subscriptions may see is another now."""
@@ -564,6 +572,11 @@ class LiveNode:
         """Keep the records, as far as they are to outlive the node."""
         assert self._durables is not None
         self._durables.persist([record for _, record in records], then)
+
+    def on_mirror_work(self, task: MirrorTask) -> None:
+        """The mirror peer needs the disk, or a durable subscription."""
+        if self._mirroring is not None:
+            self._mirroring.work(task)
 
     def on_client(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Somebody who is no node has connected."""

@@ -1,4 +1,4 @@
-"""The driver's part of mirrors: their disk, and their subscriptions in the overlay.
+"""The driver's part of mirrors: their disk, and the consumers of durable subscriptions.
 
 What to do is decided in `overlays.core.mirrors`; here it is done. Answers come back as
 `MirrorNews`, in a later turn of the loop: the node is never called from within itself. What only
@@ -14,27 +14,38 @@ from functools import partial
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
-from peersub.overlays.core.causes import MirrorNews, Start, Subscribe, Unsubscribe
+from peersub.overlays.core.causes import MirrorNews, Start, Subscribe
 from peersub.overlays.core.mirror_facts import (
     DurableEnded,
     DurableKept,
     DurableServed,
     DurableTaken,
+    EventsRetained,
     HeldCopy,
     HeldRead,
     HoldsChecked,
+    LookedAfter,
     MirrorFact,
-    MirrorServed,
 )
-from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, NamedFilter
-from peersub.overlays.core.mirror_walks import WalkKey
+from peersub.overlays.core.mirror_messages import MirrorHolds
+from peersub.overlays.core.mirror_tasks import (
+    CheckHeld,
+    LetGo,
+    LookAfter,
+    MirrorTask,
+    NoteGap,
+    ReadHeld,
+    RecreateDurables,
+    ReleaseRetained,
+    RetainEvents,
+    SayReady,
+)
 from peersub.overlays.core.mirrors import (
     MIRROR_SLOT,
     Mirrored,
     MirrorSettings,
     host_mirrors,
 )
-from peersub.overlays.core.records import SubscriptionStored
 from peersub.runtime.driver import Driver
 from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.store import MemoryStore, Store, StoreError
@@ -55,12 +66,14 @@ CHUNK_BYTES: Final = 1_024 * 1_024
 """Of these events, roughly; one that is larger goes alone."""
 RELEASE_S: Final = 0.02
 """How long what a consumer took is collected before the mirror is told."""
+_WITNESS: Final = b"\0witness"
+"""Follows the epoch of a home on disk where its subscriptions are only watched."""
 
 
 class Mirroring:
     """Looks after subscriptions of others, and lets others look after those of this node.
 
-    Made before the node has links. `records` are for `Restored`, `begin` comes after it.
+    Made before the node has links; `begin` comes after `Restored`, and before it has any.
     """
 
     def __init__(
@@ -74,33 +87,41 @@ class Mirroring:
         self._driver = driver
         self._store = store
         self._durables = durables
-        self._names = durables.mirrored
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._reading: set[asyncio.Task[None]] = set()
-        self._copies: dict[str, list[Change]] = {}
-        """Events that were missing here, until whoever sent them asks whether they arrived."""
         self._released: dict[str, list[str]] = {}
         """Events that consumers took a moment ago."""
-        mirrored = store.mirrored_subscriptions()
         known = [
-            Mirrored(each.home, each.options.decode(), each.name, each.filter) for each in mirrored
+            Mirrored(
+                each.home,
+                each.options.removesuffix(_WITNESS).decode(),
+                each.name,
+                each.filter,
+                not each.options.endswith(_WITNESS),
+            )
+            for each in store.mirrored_subscriptions()
         ]
-        self.records = tuple(
-            SubscriptionStored(self._names.add(each.home, each.name), each.filter) for each in known
-        )
-        """The mirrors' own subscriptions, as the overlay is to restore them."""
-        self._filters = {(each.home, each.name): each.filter for each in known}
-        self.peer = host_mirrors(driver.node, store.log_epoch, self, settings, known)
-        durables.on_kept = lambda name, wanted: self._tell(DurableKept(name, wanted))
-        durables.on_removed = lambda name: self._tell(DurableEnded(name))
+        self.peer = host_mirrors(driver.node, store.log_epoch, settings, known)
+        self._work: dict[type, Callable[[Any], None]] = {
+            SayReady: self._say_ready,
+            RecreateDurables: self._recreate,
+            NoteGap: self._note_gap,
+            LookAfter: self._look_after,
+            LetGo: self._let_go,
+            RetainEvents: self._retain,
+            ReleaseRetained: self._release_retained,
+            ReadHeld: self._read_held,
+            CheckHeld: self._check_held,
+        }
+        durables.on_kept = lambda name, wanted: self._tell_now(DurableKept(name, wanted))
+        durables.on_removed = lambda name: self._tell_now(DurableEnded(name))
         durables.on_released = self._on_released
 
     def begin(self) -> None:
         """The node has been told what its disk held."""
         for name, wanted in self._durables.filters().items():
-            self._tell(DurableKept(name, wanted, restored=True))
-        # Nothing else would start the clock of a mirror that has come back.
+            self._tell_now(DurableKept(name, wanted, restored=True))
         self._driver.tell(Start(), MIRROR_SLOT)
 
     def end(self) -> None:
@@ -120,12 +141,8 @@ class Mirroring:
             self._tell(DurableTaken(name, tuple(event_ids)))
 
     def on_ready(self, subscription: str) -> None:
-        """The overlay serves a durable subscription, or one of a mirror."""
-        place = self._names.get(subscription)
-        if place is not None:
-            self._tell(MirrorServed(*place))
-        else:
-            self._tell(DurableServed(subscription))
+        """The overlay serves a durable subscription."""
+        self._tell(DurableServed(subscription))
 
     def waiting_on(self, name: str) -> tuple[str, ...]:
         """The node whose answer a subscription needs to be ready, if it waits for its mirror."""
@@ -137,104 +154,98 @@ class Mirroring:
         return dict(self.peer.describe())
 
     def _tell(self, fact: MirrorFact) -> None:
-        self._loop.call_soon(self._driver.tell, MirrorNews(fact), MIRROR_SLOT)
+        self._loop.call_soon(self._tell_now, fact)
+
+    def _tell_now(self, fact: MirrorFact) -> None:
+        self._driver.tell(MirrorNews(fact), MIRROR_SLOT)
+
+    def work(self, task: MirrorTask) -> None:
+        """Do what the mirror peer asks for."""
+        self._work[type(task)](task)
 
     # --- for the durable subscriptions of this node --------------------------------------------
 
-    def ready(self, name: str) -> None:
-        """It is served, and mirrored where that is possible."""
-        self._loop.call_soon(self._durables.ready, name)
+    def _say_ready(self, task: SayReady) -> None:
+        self._loop.call_soon(self._durables.ready, task.name)
 
-    def recreate(self, subscriptions: Sequence[NamedFilter]) -> None:
-        """A former life of this node had these."""
-        for each in subscriptions:
+    def _recreate(self, task: RecreateDurables) -> None:
+        for each in task.subscriptions:
             self._durables.recreate(each.name, each.filter, partial(self._subscribe_own, each.name))
 
     def _subscribe_own(self, name: str, wanted: Filter) -> None:
-        self._driver.tell(Subscribe(name, wanted))
+        self._driver.tell(Subscribe(name, wanted, durable=True))
+
+    def _note_gap(self, task: NoteGap) -> None:
+        for name in task.names:
+            self._durables.note_gap(name, task.since_ms)
 
     # --- for those of others -------------------------------------------------------------------
 
-    def look_after(self, home: str, epoch: str, subscriptions: Sequence[NamedFilter]) -> None:
-        """Keep these on disk and subscribe."""
+    def _look_after(self, task: LookAfter) -> None:
+        options = task.epoch.encode() + (b"" if task.stores else _WITNESS)
         now_ms = self._now_ms()
-        fresh = [
-            each
-            for each in subscriptions
-            if (known := self._filters.get((home, each.name))) is None
-            or known.digest != each.filter.digest
-        ]
-
-        def stored() -> None:
-            for each in fresh:
-                self._subscribe(home, each.name, each.filter)
-
+        names = tuple(each.name for each in task.subscriptions)
         self._durables.submit(
             [
-                MirrorStored(home, each.name, each.filter, epoch.encode(), now_ms)
-                for each in subscriptions
+                MirrorStored(task.home, each.name, each.filter, options, now_ms)
+                for each in task.subscriptions
             ],
-            stored,
+            lambda: self._tell_now(LookedAfter(task.home, names)),
         )
 
-    def _subscribe(self, home: str, name: str, wanted: Filter) -> None:
-        if not self.peer.duties.looks_after(home):
-            return  # Given up while the disk was busy.
-        is_known = (home, name) in self._filters
-        self._filters[home, name] = wanted
-        here = self._names.add(home, name)
-        if is_known:
-            self._driver.tell(Unsubscribe(here))
-        self._driver.tell(Subscribe(here, wanted))
+    def _let_go(self, task: LetGo) -> None:
+        self._durables.submit([MirrorRemoved(task.home, name) for name in task.names])
 
-    def let_go(self, home: str, names: Sequence[str]) -> None:
-        """Forget these, and what is retained for them."""
-        for name in names:
-            self._filters.pop((home, name), None)
-            here = self._names.remove(home, name)
-            if here is not None:
-                self._loop.call_soon(self._driver.tell, Unsubscribe(here))
-        self._durables.submit([MirrorRemoved(home, name) for name in names])
-
-    def release(self, home: str, name: str, event_ids: Sequence[str]) -> None:
-        """The consumer has these events."""
-        self._durables.submit([ReleaseEvents(home, tuple(event_ids), (name,))])
+    def _release_retained(self, task: ReleaseRetained) -> None:
+        self._durables.submit([ReleaseEvents(task.home, task.event_ids, (task.name,))])
 
     # --- for both ------------------------------------------------------------------------------
 
-    def read(self, walk: WalkKey, after: int) -> None:
-        """Read the next events that are held."""
-        self._ask(partial(self._read, walk, after))
+    def _retain(self, task: RetainEvents) -> None:
+        kept = tuple((each.names, each.publication.name) for each in task.events)
 
-    def _read(self, walk: WalkKey, after: int) -> MirrorFact:
-        partner, home, name = walk
+        def stored() -> None:
+            self._wake(task.home, task.events)
+            self._tell_now(EventsRetained(task.home, kept))
+
+        self._durables.submit(self._changes(task.home, task.events), stored)
+
+    def _changes(self, home: str, events: Sequence[HeldCopy]) -> list[Change]:
+        """What the disk is to keep of events for subscriptions of a home."""
+        now_ms = self._now_ms()
+        if home == self._driver.node.me.node:
+            return [AppendToLog(each.publication, each.names, now_ms, each.hops) for each in events]
+        return [
+            RetainEvent(home, each.publication, each.names, now_ms, each.hops) for each in events
+        ]
+
+    def _wake(self, home: str, events: Sequence[HeldCopy]) -> None:
+        if home == self._driver.node.me.node:
+            for name in {name: None for each in events for name in each.names}:
+                self._durables.wake(name)
+
+    def _read_held(self, task: ReadHeld) -> None:
+        self._ask(partial(self._read, task))
+
+    def _read(self, task: ReadHeld) -> MirrorFact:
         held: list[tuple[int, HeldCopy]] = []
-        if name:
-            begin = max(after, self._store.cursor(name) or 0)
-            for logged in self._store.read_log(name, begin, CHUNK_EVENTS):
-                copy = HeldCopy(logged.publication, (name,), logged.hops)
+        if task.name:
+            begin = max(task.after, self._store.cursor(task.name) or 0)
+            for logged in self._store.read_log(task.name, begin, CHUNK_EVENTS):
+                copy = HeldCopy(logged.publication, (task.name,), logged.hops)
                 held.append((logged.position, copy))
         else:
-            for retained in self._store.retained_events(home, after, CHUNK_EVENTS):
+            for retained in self._store.retained_events(task.home, task.after, CHUNK_EVENTS):
                 copy = HeldCopy(retained.publication, retained.names, retained.hops)
                 held.append((retained.number, copy))
         chunk = held[: _length_of_chunk([copy for _, copy in held])]
-        number = chunk[-1][0] if chunk else after
-        return HeldRead(partner, home, name, after, number, tuple([copy for _, copy in chunk]))
+        number = chunk[-1][0] if chunk else task.after
+        events = tuple([copy for _, copy in chunk])
+        return HeldRead(task.partner, task.home, task.name, task.after, number, events)
 
-    def take(self, partner: str, copy: MirrorCopy) -> None:
-        """Store an event that was missing here, together with those that come with it."""
-        now_ms = self._now_ms()
-        copies = self._copies.setdefault(partner, [])
-        if copy.home == self._driver.node.me.node:
-            copies.append(AppendToLog(copy.publication, copy.names, now_ms, copy.hops))
-        else:
-            change = RetainEvent(copy.home, copy.publication, copy.names, now_ms, copy.hops)
-            copies.append(change)
-
-    def check(self, partner: str, holds: MirrorHolds) -> None:
+    def _check_held(self, task: CheckHeld) -> None:
         """See what is missing here once what came is on disk."""
-        copies = self._copies.pop(partner, [])
+        partner, holds = task.partner, task.holds
         look: Callable[[], MirrorFact] = partial(self._missed_there, partner, holds)
         if holds.home == self._driver.node.me.node:
             # One that is not on disk yet, because it was just made anew, misses all.
@@ -242,16 +253,14 @@ class Mirroring:
                 name for each in holds.held for name in each.names if name in self._durables
             )
             look = partial(self._missed_here, partner, holds, durable)
+        copies = [HeldCopy(each.publication, each.names, each.hops) for each in task.copies]
 
         def stored() -> None:
-            for change in copies:
-                if isinstance(change, AppendToLog):
-                    for name in change.subscriptions:
-                        self._durables.wake(name)
+            self._wake(holds.home, copies)
             self._ask(look)
 
         if copies:
-            self._durables.submit(copies, stored)
+            self._durables.submit(self._changes(holds.home, copies), stored)
         else:
             self._ask(look)
 
@@ -275,11 +284,16 @@ class Mirroring:
         )
 
     def _missed_there(self, partner: str, holds: MirrorHolds) -> MirrorFact:
-        """What is not retained for a subscription of another node."""
-        event_ids = [each.event_id for each in holds.held]
-        found = self._store.retained_among(holds.home, holds.name, event_ids)
-        missing = tuple([event_id for event_id in event_ids if event_id not in found])
-        return HoldsChecked(partner, holds.home, holds.name, holds.number, missing)
+        """What is not retained for subscriptions of another node."""
+        ids_of: dict[str, list[str]] = {}
+        for each in holds.held:
+            for name in each.names:
+                ids_of.setdefault(name, []).append(each.event_id)
+        missing: dict[str, None] = {}
+        for name, event_ids in ids_of.items():
+            found = self._store.retained_among(holds.home, name, event_ids)
+            missing.update((event_id, None) for event_id in event_ids if event_id not in found)
+        return HoldsChecked(partner, holds.home, holds.name, holds.number, tuple(missing))
 
     def _ask(self, question: Callable[[], MirrorFact]) -> None:
         """Ask the disk on another thread, and tell the peer what it says."""

@@ -16,7 +16,7 @@ from peersub.overlays.settings import settings_from, settings_table
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.transport import TransportSettings
 
-__all__ = ["LIVE_LINKS", "NodeSettings", "live_settings"]
+__all__ = ["LIVE_LINKS", "MirrorSettings", "NodeSettings", "live_settings"]
 
 LIVE_LINKS: Final = LinkSettings(
     acknowledge=True,

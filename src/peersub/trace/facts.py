@@ -272,7 +272,7 @@ def _restored(now_ms: int, node: str, cause: Any) -> list[Fact]:
     kept: dict[str, Filter] = {}
     for record in cause.records:
         match type(record).__name__:
-            case "SubscriptionStored":
+            case "SubscriptionStored" | "DurableSubscriptionStored":
                 kept[record.subscription] = record.filter
             case "SubscriptionRemoved":
                 kept.pop(record.subscription, None)

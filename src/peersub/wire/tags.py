@@ -214,6 +214,13 @@ MESSAGES: Final[dict[int, type]] = {
     231: reach.LeaveAgreed,
     # clients again: 232 to 239
     232: client.SubscriptionPhases,
+    # copies of what durable subscriptions want: 240 to 249
+    240: mirrors.MirrorRecruit,
+    241: mirrors.MirrorWitness,
+    242: mirrors.MirrorKept,
+    243: mirrors.MirrorSafe,
+    244: mirrors.MirrorKeep,
+    245: mirrors.MirrorSuspended,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.
@@ -227,4 +234,5 @@ RECORDS: Final[dict[int, type]] = {
     105: records.EventSeen,
     106: records.BatchStored,
     107: records.BatchHandedOver,
+    108: records.DurableSubscriptionStored,
 }

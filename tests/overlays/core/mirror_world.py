@@ -18,11 +18,16 @@ from peersub.overlays.core.causes import (
     MirrorNews,
     PeerConnected,
     PeerLost,
+    Persisted,
+    PersistFailed,
     Received,
     Start,
+    Subscribe,
+    Timer,
     TimerFired,
+    Unsubscribe,
 )
-from peersub.overlays.core.effects import Connect, Drop, Send, SetTimer
+from peersub.overlays.core.effects import Connect, Drop, MirrorWork, Send, SetTimer, TellOverlay
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_facts import (
@@ -30,19 +35,38 @@ from peersub.overlays.core.mirror_facts import (
     DurableKept,
     DurableServed,
     DurableTaken,
+    EventsRetained,
     HeldCopy,
     HeldRead,
     HoldsChecked,
-    MirrorServed,
+    LookedAfter,
+    OverlayServes,
+    SecureAsked,
 )
 from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, NamedFilter
-from peersub.overlays.core.mirror_walks import WalkKey
-from peersub.overlays.core.mirrors import MIRROR_SLOT, TICK, Mirrored, MirrorPeer, MirrorSettings
+from peersub.overlays.core.mirror_names import overlay_name
+from peersub.overlays.core.mirror_tasks import (
+    CheckHeld,
+    LetGo,
+    LookAfter,
+    MirrorTask,
+    NoteGap,
+    ReadHeld,
+    RecreateDurables,
+    ReleaseRetained,
+    RetainEvents,
+    SayReady,
+)
+from peersub.overlays.core.mirrors import MIRROR_SLOT, Mirrored, MirrorPeer, MirrorSettings
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.versions import COPIES_FEATURE
 
 SETTINGS = MirrorSettings(
+    witnesses=0,
     tick_ms=100,
     lost_ms=1_000,
+    push_ms=200,
+    copies_wait_ms=20_000,
     grace_ms=500,
     ready_ms=2_000,
     answer_ms=3_000,
@@ -71,7 +95,7 @@ class Disk:
             self.log[name].append(event_id)
 
     def retain(self, home: str, name: str, event_id: str) -> None:
-        if (home, name) in self.mirrored:
+        if (home, name) in self.mirrored and self.mirrored[home, name].stores:
             self.number += 1
             events = self.retained.setdefault(home, {})
             names = events.setdefault(event_id, (self.number, []))[1]
@@ -96,6 +120,40 @@ class Keeper:
         self.ready_names: list[str] = []
         self.answers: deque[Any] = deque()
         self.copies: list[str] = []
+        self.gaps: dict[str, int] = {}
+
+    def work(self, task: MirrorTask) -> None:
+        match task:
+            case SayReady(name):
+                self.ready(name)
+            case RecreateDurables(subscriptions):
+                self.recreate(subscriptions)
+            case NoteGap(names, since_ms):
+                self.gaps.update(dict.fromkeys(names, since_ms))
+            case LookAfter(home, epoch, subscriptions, stores):
+                self.look_after(home, epoch, subscriptions, stores)
+            case LetGo(home, names):
+                self.let_go(home, names)
+            case RetainEvents(home, events):
+                self.retain(home, events)
+            case ReleaseRetained(home, name, event_ids):
+                self.disk.release(home, name, event_ids)
+            case ReadHeld():
+                self.read(task)
+            case CheckHeld(partner, holds, copies):
+                for copy in copies:
+                    self.take(partner, copy)
+                self.check(partner, holds)
+
+    def retain(self, home: str, events: Sequence[HeldCopy]) -> None:
+        for each in events:
+            for name in each.names:
+                if home == self.me:
+                    self.disk.append(name, each.publication.name)
+                else:
+                    self.disk.retain(home, name, each.publication.name)
+        kept = tuple((each.names, each.publication.name) for each in events)
+        self.answers.append(EventsRetained(home, kept))
 
     def ready(self, name: str) -> None:
         self.ready_names.append(name)
@@ -110,20 +168,21 @@ class Keeper:
         self.disk.log.setdefault(name, [])
         self.disk.cursor.setdefault(name, 0)
 
-    def look_after(self, home: str, epoch: str, subscriptions: Sequence[NamedFilter]) -> None:
+    def look_after(
+        self, home: str, epoch: str, subscriptions: Sequence[NamedFilter], stores: bool
+    ) -> None:
         for each in subscriptions:
-            self.disk.mirrored[home, each.name] = Mirrored(home, epoch, each.name, each.filter)
-            self.answers.append(MirrorServed(home, each.name))
+            mirrored = Mirrored(home, epoch, each.name, each.filter, stores)
+            self.disk.mirrored[home, each.name] = mirrored
+        self.answers.append(LookedAfter(home, tuple(each.name for each in subscriptions)))
 
     def let_go(self, home: str, names: Sequence[str]) -> None:
         for name in names:
-            del self.disk.mirrored[home, name]
+            self.disk.mirrored.pop((home, name), None)
             self.disk.release(home, name, list(self.disk.retained.get(home, ())))
 
-    def release(self, home: str, name: str, event_ids: Sequence[str]) -> None:
-        self.disk.release(home, name, event_ids)
-
-    def read(self, walk: WalkKey, after: int) -> None:
+    def read(self, walk: ReadHeld) -> None:
+        after = walk.after
         held: list[tuple[int, str, tuple[str, ...]]] = []
         if walk.name:
             begin = max(after, self.disk.cursor.get(walk.name, 0))
@@ -136,7 +195,7 @@ class Keeper:
         held = held[:CHUNK]
         copies = tuple(HeldCopy(Publication(event_id, {}), names, 1) for _, event_id, names in held)
         number = held[-1][0] if held else after
-        self.answers.append(HeldRead(*walk, after, number, copies))
+        self.answers.append(HeldRead(walk.partner, walk.home, walk.name, after, number, copies))
 
     def check(self, partner: str, holds: MirrorHolds) -> None:
         missing: dict[str, None] = {}
@@ -170,15 +229,20 @@ class Keeper:
 class MirrorWorld:
     """Nodes by name."""
 
-    def __init__(self, names: str, settings: MirrorSettings = SETTINGS) -> None:
+    def __init__(
+        self, names: str, settings: MirrorSettings = SETTINGS, *, counts_copies: bool = True
+    ) -> None:
         self.settings = settings
+        self.counts_copies = counts_copies
         self.now_ms = 1_000
         self.disks = {name: Disk(f"{name}1") for name in names}
         self.peers: dict[str, MirrorPeer] = {}
         self.keepers: dict[str, Keeper] = {}
         self.life = dict.fromkeys(names, 0)
         self.links: dict[tuple[str, str], deque[Message]] = {}
-        self.ticks: dict[str, int] = {}
+        self.ticks: dict[tuple[str, Timer], int] = {}
+        self.persisted: dict[str, dict[int, str]] = {}
+        """Per node, the tokens that the overlay was answered, and the reason of a failure."""
         self.served: dict[str, set[tuple[str, str]]] = {}
         self.blocked: set[frozenset[str]] = set()
         self.drops: list[str] = []
@@ -196,18 +260,19 @@ class MirrorWorld:
         keeper = self.keepers[name] = Keeper(name, disk)
         me = PeerId(name, self.life[name], MIRROR_SLOT)
         known = list(disk.mirrored.values())
-        self.peers[name] = MirrorPeer(me, disk.epoch, keeper, self.settings, known)
+        self.peers[name] = MirrorPeer(me, disk.epoch, self.settings, known)
         self.served[name] = set()
+        self.persisted[name] = {}
         self.tell(name, Start())
         for durable, wanted in disk.durables.items():
             keeper.answers += (DurableKept(durable, wanted, restored=True), DurableServed(durable))
-        keeper.answers.extend(MirrorServed(each.home, each.name) for each in known)
 
     def stop(self, name: str) -> None:
+        del self.peers[name], self.keepers[name]
         for other in list(self.peers):
             self.unlink(name, other)
-        del self.peers[name], self.keepers[name]
-        self.ticks.pop(name, None)
+        for timer in [each for each in self.ticks if each[0] == name]:
+            del self.ticks[timer]
 
     def tell(self, name: str, cause: Cause) -> None:
         for effect in self.peers[name].handle(cause, self.now_ms):
@@ -218,8 +283,20 @@ class MirrorWorld:
                         self.links[name, peer.node].extend(messages)
                 case Connect(node):
                     self.link(name, node)
-                case SetTimer(_, delay_ms):
-                    self.ticks[name] = self.now_ms + delay_ms
+                case SetTimer(timer, delay_ms):
+                    self.ticks[name, timer] = self.now_ms + delay_ms
+                case MirrorWork(task):
+                    self.keepers[name].work(task)
+                case TellOverlay(Subscribe(here)):
+                    self.keepers[name].answers.append(OverlayServes(here))
+                case TellOverlay(Unsubscribe(here)):
+                    self.served[name] -= {
+                        place for place in self.served[name] if overlay_name(*place) == here
+                    }
+                case TellOverlay(Persisted(token)):
+                    self.persisted[name][token] = ""
+                case TellOverlay(PersistFailed(token, reason)):
+                    self.persisted[name][token] = reason
                 case Drop(reason):
                     self.drops.append(reason)
                 case _:
@@ -233,13 +310,16 @@ class MirrorWorld:
         if one != other and one in self.peers and other in self.peers:
             self.links[one, other], self.links[other, one] = deque(), deque()
             for here, there in ((one, other), (other, one)):
-                self.tell(here, PeerConnected(PeerId(there, self.life[there])))
+                peer = PeerId(there, self.life[there])
+                features = (COPIES_FEATURE,) if self.counts_copies else ()
+                self.tell(here, PeerConnected(peer, b"", features))
 
     def unlink(self, one: str, other: str) -> None:
         if self.links.pop((one, other), None) is not None:
             del self.links[other, one]
             for here, there in ((one, other), (other, one)):
-                self.tell(here, PeerLost(PeerId(there, self.life[there])))
+                if here in self.peers:
+                    self.tell(here, PeerLost(PeerId(there, self.life[there])))
 
     def link_all(self) -> None:
         for one in list(self.peers):
@@ -254,10 +334,11 @@ class MirrorWorld:
         for name, keeper in self.keepers.items():
             if keeper.answers:
                 fact = keeper.answers.popleft()
-                if isinstance(fact, MirrorServed) and (fact.home, fact.name) in (
-                    self.disks[name].mirrored
-                ):
-                    self.served[name].add((fact.home, fact.name))
+                if isinstance(fact, OverlayServes):
+                    place = self.peers[name].duties.place(fact.subscription)
+                    if place is None:
+                        continue
+                    self.served[name].add(place)
                 self.tell(name, MirrorNews(fact))
                 return True
         for (source, target), queue in self.links.items():
@@ -270,7 +351,11 @@ class MirrorWorld:
     def settle(self) -> None:
         """Until nothing happens any more without the clock."""
         for _ in range(STEPS_MAX):
-            if not self.step():
+            due = [each for each in self.ticks if self.ticks[each] <= self.now_ms]
+            if due:
+                del self.ticks[due[0]]
+                self.tell(due[0][0], TimerFired(due[0][1]))
+            elif not self.step():
                 return
         raise AssertionError("it does not come to rest")
 
@@ -279,9 +364,9 @@ class MirrorWorld:
         end_ms = self.now_ms + duration_ms
         self.settle()
         while self.ticks and min(self.ticks.values()) <= end_ms:
-            name = min(self.ticks, key=lambda each: (self.ticks[each], each))
-            self.now_ms = self.ticks.pop(name)
-            self.tell(name, TimerFired(TICK))
+            name, timer = min(self.ticks, key=lambda each: (self.ticks[each], each))
+            self.now_ms = max(self.now_ms, self.ticks.pop((name, timer)))
+            self.tell(name, TimerFired(timer))
             self.settle()
         self.now_ms = end_ms
 
@@ -309,6 +394,35 @@ class MirrorWorld:
                 is_stored = True
         return is_stored
 
+    def publish_acknowledged(self, home: str, name: str, event_id: str, token: int) -> list[str]:
+        """An event under a promise: who gets it waits for copies. The nodes that got it."""
+        got: list[str] = []
+        for node in list(self.peers):
+            here = name
+            if node == home and name in self.disks[node].durables:
+                self.disks[node].append(name, event_id)
+            elif (home, name) in self.served[node]:
+                here = overlay_name(home, name)
+            else:
+                continue
+            got.append(node)
+            copy = HeldCopy(Publication(event_id, {}), (here,), 1)
+            self.tell(node, MirrorNews(SecureAsked(token, (copy,))))
+        return got
+
+    def answers(self, token: int) -> dict[str, str]:
+        """The nodes that confirm what they were asked under a token, or why they do not."""
+        return {node: told[token] for node, told in self.persisted.items() if token in told}
+
+    def on_disks(self, home: str, name: str, event_id: str) -> list[str]:
+        """The nodes whose disks have an event for a subscription."""
+        return [
+            node
+            for node, disk in self.disks.items()
+            if event_id in disk.log.get(name, ())
+            or name in disk.retained.get(home, {}).get(event_id, (0, []))[1]
+        ]
+
     def consume(self, home: str, name: str, count: int | None = None) -> list[str]:
         """The consumer takes so many events, or all."""
         disk = self.disks[home]
@@ -327,5 +441,5 @@ class MirrorWorld:
         return [
             name
             for name, disk in self.disks.items()
-            if any(place[0] == home for place in disk.mirrored)
+            if any(place[0] == home and disk.mirrored[place].stores for place in disk.mirrored)
         ]

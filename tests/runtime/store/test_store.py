@@ -6,6 +6,7 @@ import pytest
 
 from peersub.filters import Filter
 from peersub.overlays.core.records import (
+    DurableSubscriptionStored,
     EventSeen,
     EventStored,
     IdentityStored,
@@ -133,7 +134,7 @@ def test_an_event_that_is_kept_is_not_kept_twice(store):
 def test_subscriptions_that_are_not_durable_are_not_restored(store):
     write(store, KeepRecord(SubscriptionStored("s", WANTED)), durable("d"))
     write(store, KeepRecord(SubscriptionRemoved("d")))
-    assert store.restored_records() == (SubscriptionStored("d", WANTED),)
+    assert store.restored_records() == (DurableSubscriptionStored("d", WANTED),)
 
 
 def test_the_history_is_bounded_by_count(opened):

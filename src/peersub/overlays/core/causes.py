@@ -26,6 +26,7 @@ __all__ = [
     "PeerInDoubt",
     "PeerLost",
     "PeerResumed",
+    "PersistFailed",
     "Persisted",
     "Publish",
     "PublishBatch",
@@ -79,11 +80,13 @@ class Subscribe:
     """A subscriber on this node wants the events that match; names are unique on the node.
 
     `moved`: it comes from another node, which proposed this one to it; it is not sent on.
+    `durable`: an acknowledged event must be on the disks of several nodes for it (`Secure`).
     """
 
     subscription: str
     filter: Filter
     moved: bool = False
+    durable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,14 @@ class Persisted:
 
 
 @dataclass(frozen=True, slots=True)
+class PersistFailed:
+    """What was asked for under this token was not done in time, and may be done yet."""
+
+    token: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerAcked:
     """The subscriber has taken the event."""
 
@@ -228,5 +239,6 @@ Cause: TypeAlias = (
     | PeerLost
     | PeerResumed
     | Persisted
+    | PersistFailed
     | ConsumerAcked
 )

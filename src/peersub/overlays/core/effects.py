@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.causes import Timer
+from peersub.overlays.core.causes import Persisted, PersistFailed, Subscribe, Timer, Unsubscribe
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_facts import HeldCopy
+from peersub.overlays.core.mirror_tasks import MirrorTask
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
 
@@ -23,14 +25,17 @@ __all__ = [
     "Disconnect",
     "Drop",
     "Effect",
+    "MirrorWork",
     "Persist",
     "ProposeMove",
     "PublishCompleted",
     "PublishFailed",
+    "Secure",
     "Send",
     "SetTimer",
     "SubscriptionPending",
     "SubscriptionReady",
+    "TellOverlay",
 ]
 
 
@@ -102,6 +107,32 @@ class Persist:
 
     token: int
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """These events are on disk here; durable subscriptions want them. Are they on enough disks?
+
+    Persisted(token) follows when they are, PersistFailed(token) when that takes too long. The node
+    passes it on to its mirror peer: drivers never see it.
+    """
+
+    token: int
+    events: tuple[HeldCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellOverlay:
+    """A passive peer has something for the overlay of its node: drivers never see it."""
+
+    cause: Subscribe | Unsubscribe | Persisted | PersistFailed
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWork:
+    """What the mirror peer asks of the disk, and of the durable subscriptions of the node."""
+
+    task: MirrorTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +214,9 @@ Effect: TypeAlias = (
     | Deliver
     | DeliverBatch
     | Persist
+    | Secure
+    | TellOverlay
+    | MirrorWork
     | SubscriptionReady
     | SubscriptionPending
     | ProposeMove

@@ -3,6 +3,8 @@
 Best-effort events are handed over at once; the history of seen identifiers is in memory. Events
 under an acknowledged promise are stored first (EventStored), handed over when the record is on
 disk, and are part of a persisted history from then on: whoever repeats one is told that it is here.
+What a durable subscription wants is confirmed only when it is on the disks of several nodes
+(`Secure`); the subscriber need not wait for that.
 After a crash, what was stored and is not known to be handed over is handed over again, and says so.
 """
 
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist
+from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist, Secure
 from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.event_keys import (
     event_id_of,
@@ -25,10 +27,12 @@ from peersub.overlays.core.event_keys import (
     row_key,
     split_name,
 )
+from peersub.overlays.core.mirror_facts import HeldCopy
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import (
     BatchHandedOver,
     BatchStored,
+    DurableSubscriptionStored,
     EventHandedOver,
     EventSeen,
     EventStored,
@@ -60,14 +64,22 @@ class HomeSettings:
     subscriptions_max: int = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Who waits for an event to be on disk."""
+
+    then: Callable[[], None]
+    failed: Callable[[str], None] | None = None
+
+
 @dataclass(slots=True)
 class _Storing:
-    """An event on its way to disk, and who waits for it to be there."""
+    """An event on its way to disk, here and elsewhere, and who waits for it to be there."""
 
     publication: Publication
     subscriptions: tuple[str, ...]
     hops: int
-    waiting: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,23 +89,29 @@ class _StoringBatch:
     batch: Batch
     wanted: tuple[tuple[str, np.ndarray], ...]
     hops: int
-    waiting: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
 
 
 class _Countdown:
-    """Calls `then` when the last of several has called."""
+    """Calls `then` when the last of several has called, or `failed` when one has failed."""
 
-    __slots__ = ("_left", "_then")
+    __slots__ = ("_left", "_waiting")
 
-    def __init__(self, left: int, then: Callable[[], None]) -> None:
+    def __init__(self, left: int, waiting: _Waiting) -> None:
         self._left = left
-        self._then = then
+        self._waiting = waiting
 
     def one_less(self) -> None:
         """One of them is done."""
         self._left -= 1
         if not self._left:
-            self._then()
+            self._waiting.then()
+
+    def fail(self, reason: str) -> None:
+        """One of them will not be done in time."""
+        if self._left > 0 and self._waiting.failed is not None:
+            self._left = 0
+            self._waiting.failed(reason)
 
 
 class Home:
@@ -119,10 +137,20 @@ class Home:
         self._storing_batches: list[_StoringBatch] = []
         self._tokens = 0
         self._then: dict[int, Callable[[], None]] = {}
+        self._failed: dict[int, Callable[[str], None]] = {}
+        self._durable: set[str] = set()
+        """Subscriptions whose events must be on the disks of several nodes."""
 
     # --- subscriptions -------------------------------------------------------------------------
 
-    def subscribe(self, name: str, wanted: Filter, then: Callable[[], None] | None = None) -> bool:
+    def subscribe(
+        self,
+        name: str,
+        wanted: Filter,
+        then: Callable[[], None] | None = None,
+        *,
+        durable: bool = False,
+    ) -> bool:
         """A subscription moves in; `then` runs when it is on disk. False if the name is taken."""
         if (
             name in self.subscriptions
@@ -130,7 +158,11 @@ class Home:
         ):
             return False
         self._move_in(name, wanted)
-        self.persist(SubscriptionStored(name, wanted), then)
+        if durable:
+            self._durable.add(name)
+            self.persist(DurableSubscriptionStored(name, wanted), then)
+        else:
+            self.persist(SubscriptionStored(name, wanted), then)
         return True
 
     def install(self, subscriptions: Mapping[str, Filter]) -> None:
@@ -160,6 +192,7 @@ class Home:
 
     def _move_out(self, name: str) -> None:
         self._conjunctions -= _conjunctions_of(self.subscriptions.pop(name))
+        self._durable.discard(name)
         self.version += 1
         if self._matcher is not None:
             self._matcher.remove(name)
@@ -201,31 +234,49 @@ class Home:
             self._emit(Deliver(publication, wanting, hops))
 
     def store(
-        self, publication: Publication, hops: int, now_ms: int, then: Callable[[], None]
+        self,
+        publication: Publication,
+        hops: int,
+        now_ms: int,
+        then: Callable[[], None],
+        failed: Callable[[str], None] | None = None,
     ) -> bool:
-        """Take an acknowledged event home. False if nothing is to wait for; else `then` runs."""
+        """Take an acknowledged event home. False if nothing is to wait for; else `then` runs.
+
+        `failed` runs instead if too few other nodes have stored the event in time.
+        """
         key = publication.key
+        waiting = _Waiting(then, failed)
         storing = self._storing.get(key)
         if storing is not None:
-            storing.waiting.append(then)
+            storing.waiting.append(waiting)
             return True
         if publication.given_key is not None and key_of_id(publication.id) in self._former:
             return False
-        if key in self._stored:
-            waiting = self._waiting_for_batch(key)
-            if waiting is not None:
-                waiting.append(then)
-            return waiting is not None
+        is_known = key in self._stored
+        if is_known:
+            others = self._waiting_for_batch(key)
+            if others is not None:
+                others.append(waiting)
+                return True
+            if not self._durable:
+                return False
         wanting = self.matching(publication)
+        if is_known:
+            wanting = tuple(filter(self._durable.__contains__, wanting))
         if not wanting:
             return False
-        self._storing[key] = _Storing(publication, wanting, hops, [then])
+        storing = self._storing[key] = _Storing(publication, wanting, hops, [waiting])
+        if is_known:
+            # It is on disk here. Whether it is on others is asked again: a crash forgot it.
+            self._secure(storing)
+            return True
         self._stored.add(key, now_ms)
         record = EventStored(publication, wanting, now_ms, hops)
         self.persist(record, lambda: self._on_stored(key))
         return True
 
-    def _waiting_for_batch(self, key: bytes) -> list[Callable[[], None]] | None:
+    def _waiting_for_batch(self, key: bytes) -> list[_Waiting] | None:
         """Who waits for the batch that brings this event to disk; None if it is there."""
         number = number_of(key)
         if number is not None:
@@ -235,14 +286,43 @@ class Home:
         return None
 
     def _on_stored(self, key: bytes) -> None:
-        storing = self._storing.pop(key)
+        storing = self._storing[key]
         # A subscription may have ended while the disk was busy.
         wanting = tuple(name for name in storing.subscriptions if name in self.subscriptions)
         if wanting:
             self._emit(Deliver(storing.publication, wanting, storing.hops))
         self.persist(EventHandedOver(storing.publication.name))
-        for then in storing.waiting:
-            then()
+        self._secure(storing)
+
+    def _secure(self, storing: _Storing) -> None:
+        """Let those who wait know when the event is on enough disks, which this one may be."""
+        durable = tuple(filter(self._durable.__contains__, storing.subscriptions))
+        events = [HeldCopy(storing.publication, durable, storing.hops)] if durable else []
+        key = storing.publication.key
+        self._await_copies(events, storing.waiting, lambda: self._storing.pop(key))
+
+    def _await_copies(
+        self, events: list[HeldCopy], waiting: list[_Waiting], end: Callable[[], object]
+    ) -> None:
+        """Tell those who wait when the events are on enough disks, or that they are not."""
+
+        def done() -> None:
+            end()
+            for each in waiting:
+                each.then()
+
+        def failed(reason: str) -> None:
+            end()
+            for each in waiting:
+                if each.failed is not None:
+                    each.failed(reason)
+
+        if events:
+            self._tokens += 1
+            self._then[self._tokens], self._failed[self._tokens] = done, failed
+            self._emit(Secure(self._tokens, tuple(events)))
+        else:
+            done()
 
     # --- batches -------------------------------------------------------------------------------
 
@@ -264,29 +344,58 @@ class Home:
         hops: int,
         now_ms: int,
         then: Callable[[], None],
+        failed: Callable[[str], None] | None = None,
     ) -> bool:
-        """Take acknowledged events home. False if nothing is to wait for; else `then` runs."""
+        """Take acknowledged events home, as `store` does. False if nothing is to wait for."""
         import numpy as np
 
         if not wanted:
             return False
         part = batch.part(np.unique(np.concatenate([rows for _, rows in wanted])))
-        new = part.part(self._stored.add_batch(part, now_ms))
-        waits = self._waiting_for_any(part) if len(new) < len(part) else []
+        places = self._stored.add_batch(part, now_ms)
+        new = part.part(places)
+        waits: list[list[_Waiting]] = []
+        if len(new) < len(part):
+            waits = self._waiting_for_any(part)
+            known = part.part(np.setdiff1d(np.arange(len(part)), places))
+            again = self._secure_again(known, batch, wanted, hops)
+            waits += [] if again is None else [again.waiting]
         if len(new):
             waits.append(self._begin_storing(new, batch, wanted, hops, now_ms).waiting)
-        countdown = _Countdown(len(waits), then)
+        countdown = _Countdown(len(waits), _Waiting(then, failed))
         for waiting in waits:
-            waiting.append(countdown.one_less)
+            waiting.append(_Waiting(countdown.one_less, countdown.fail))
         return bool(waits)
 
-    def _waiting_for_any(self, batch: Batch) -> list[list[Callable[[], None]]]:
+    def _waiting_for_any(self, batch: Batch) -> list[list[_Waiting]]:
         """Who waits for events of the batch that came before, alone or in it, to be on disk."""
         waits = [each.waiting for each in self._storing_batches if each.batch.key == batch.key]
         if self._storing:
             alone = map(self._storing.get, batch.row_keys())
             waits += [storing.waiting for storing in alone if storing is not None]
         return waits
+
+    def _secure_again(
+        self, part: Batch, batch: Batch, wanted: tuple[tuple[str, np.ndarray], ...], hops: int
+    ) -> _StoringBatch | None:
+        """Ask again whether events that came before are on enough disks, unless it is asked."""
+        import numpy as np
+
+        durable = tuple(each for each in wanted if each[0] in self._durable)
+        if not durable:
+            return None
+        asked = [
+            each.batch.numbers for each in self._storing_batches if each.batch.key == batch.key
+        ]
+        alone = [key in self._storing for key in part.row_keys()]
+        is_asked = np.array(alone, bool) | np.isin(part.numbers, np.concatenate([[], *asked]))
+        named = _places_in(part.part(np.flatnonzero(~is_asked)), batch, durable)
+        if not named:
+            return None
+        storing = _StoringBatch(part.part(np.flatnonzero(~is_asked)), named, hops)
+        self._storing_batches.append(storing)
+        self._secure_batch(storing)
+        return storing
 
     def _begin_storing(
         self,
@@ -296,17 +405,8 @@ class Home:
         hops: int,
         now_ms: int,
     ) -> _StoringBatch:
-        import numpy as np
-
-        place_of = np.full(batch.total, -1, np.int64)
-        place_of[part.numbers] = np.arange(len(part))
-        named: list[tuple[str, np.ndarray]] = []
-        for name, rows in wanted:
-            places = place_of[batch.numbers[rows]]
-            places = places[places >= 0]
-            if len(places):
-                named.append((name, places))
-        storing = _StoringBatch(part, tuple(named), hops)
+        named = _places_in(part, batch, wanted)
+        storing = _StoringBatch(part, named, hops)
         self._storing_batches.append(storing)
         numbers = tuple((name, tuple(part.numbers[its].tolist())) for name, its in named)
         record = BatchStored(part, numbers, now_ms, hops)
@@ -314,13 +414,25 @@ class Home:
         return storing
 
     def _on_batch_stored(self, storing: _StoringBatch) -> None:
-        self._storing_batches.remove(storing)
         wanting = tuple(each for each in storing.wanted if each[0] in self.subscriptions)
         if wanting:
             self._emit(DeliverBatch(storing.batch, wanting, storing.hops))
         self.persist(BatchHandedOver(storing.batch.name, tuple(storing.batch.numbers.tolist())))
-        for then in storing.waiting:
-            then()
+        self._secure_batch(storing)
+
+    def _secure_batch(self, storing: _StoringBatch) -> None:
+        names_of: dict[int, list[str]] = {}
+        for name, places in storing.wanted:
+            if name in self._durable:
+                for place in places.tolist():
+                    names_of.setdefault(place, []).append(name)
+        events: list[HeldCopy] = []
+        if names_of:
+            for place, publication in enumerate(storing.batch.publications()):
+                if place in names_of:
+                    copy = HeldCopy(publication, tuple(names_of[place]), storing.hops)
+                    events.append(copy)
+        self._await_copies(events, storing.waiting, lambda: self._storing_batches.remove(storing))
 
     # --- the disk ------------------------------------------------------------------------------
 
@@ -332,19 +444,29 @@ class Home:
         self._emit(Persist(self._tokens, record))
 
     def on_persisted(self, token: int) -> None:
-        """A record is on disk."""
+        """A record is on disk, or events are on enough disks."""
+        self._failed.pop(token, None)
         then = self._then.pop(token, None)
         if then is not None:
             then()
+
+    def on_persist_failed(self, token: int, reason: str) -> None:
+        """Events are not on enough disks in time; whoever publishes them again may wait again."""
+        self._then.pop(token, None)
+        failed = self._failed.pop(token, None)
+        if failed is not None:
+            failed(reason)
 
     def restore(self, records: Iterable[Record], now_ms: int) -> None:
         """Remember what the disk knows; hand over again what may not have been."""
         unsure: dict[str, EventStored] = {}
         for record in _one_by_one(records):
-            if isinstance(record, SubscriptionStored):
+            if isinstance(record, SubscriptionStored | DurableSubscriptionStored):
                 if record.subscription in self.subscriptions:
                     self._move_out(record.subscription)
                 self._move_in(record.subscription, record.filter)
+                if isinstance(record, DurableSubscriptionStored):
+                    self._durable.add(record.subscription)
             elif isinstance(record, SubscriptionRemoved):
                 if record.subscription in self.subscriptions:
                     self._move_out(record.subscription)
@@ -373,6 +495,23 @@ class Home:
 
 def _conjunctions_of(wanted: Filter) -> int:
     return max(1, len(wanted.boxes)) if wanted.language == "sql" else 1
+
+
+def _places_in(
+    part: Batch, batch: Batch, wanted: tuple[tuple[str, np.ndarray], ...]
+) -> tuple[tuple[str, np.ndarray], ...]:
+    """For each subscription the places in the part of what it wants of the batch, if any."""
+    import numpy as np
+
+    place_of = np.full(batch.total, -1, np.int64)
+    place_of[part.numbers] = np.arange(len(part))
+    named: list[tuple[str, np.ndarray]] = []
+    for name, rows in wanted:
+        places = place_of[batch.numbers[rows]]
+        places = places[places >= 0]
+        if len(places):
+            named.append((name, places))
+    return tuple(named)
 
 
 def _one_by_one(records: Iterable[Record]) -> Iterator[Record]:

@@ -1,28 +1,41 @@
-"""The mirror's side: looking after durable subscriptions of other nodes.
+"""The other side: looking after durable subscriptions of other nodes, as a mirror or as a witness.
 
 While a home is out of reach, it is dialled again and again. When it is linked, it is offered what
-is looked after, and all that is retained for it is gone through. A home that was not seen for very
-long is given up.
+is looked after, and all that is retained for it is gone through.
+
+While a home is out of reach, the first of its group that is not *stands in* for it: it holds, even
+if it was a witness, and has as many others hold as there should be copies, and one watch, as the
+home would. What it retains goes to those who hold from now on. A home that is away for very long is
+*suspended*: publishers wait for its subscriptions no more. One that is never seen is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
-from peersub.overlays.core.effects import Connect, Drop, Effect
+from peersub.overlays.core.causes import Subscribe, Unsubscribe
+from peersub.overlays.core.draws import draw
+from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, TellOverlay
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_copies import Copies, Group
+from peersub.overlays.core.mirror_facts import HeldCopy
 from peersub.overlays.core.mirror_home import parts_of
-from peersub.overlays.core.mirror_keeper import MirrorKeeper
+from peersub.overlays.core.mirror_links import MirrorLinks
 from peersub.overlays.core.mirror_messages import (
     MirrorOffer,
     MirrorReady,
+    MirrorRecruit,
+    MirrorSuspended,
     MirrorWanted,
+    MirrorWitness,
     NamedFilter,
 )
+from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.overlays.core.mirror_tasks import LetGo, LookAfter, ReleaseRetained, RetainEvents
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
 
 __all__ = ["MirrorSide", "Mirrored"]
@@ -39,37 +52,64 @@ class Mirrored:
     epoch: str
     name: str
     filter: Filter
+    stores: bool = True
+    """Whether its events are held here, or only watched."""
 
 
 @dataclass(slots=True)
 class _Duty:
     mirrored: Mirrored
     is_served: bool = False
+    in_overlay: Filter | None = None
+    """The filter that the overlay was told."""
+
+
+@dataclass(slots=True)
+class _Ward:
+    """What is done for one home."""
+
+    stores: bool
+    duties: dict[str, _Duty] = field(default_factory=dict)
+    counts: bool = True
+    """Whether the home counts copies: one of an earlier version does not."""
+    holders: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = ()
+    """The helpers of the home, this node included, as last told."""
+    recruiter: str = ""
+    """Who is to hear what is ready: the home, or who stands in for it."""
+    away_ms: int | None = None
+    suspended_ms: int | None = None
+    """Since when nobody waits for the subscriptions any more."""
 
 
 class MirrorSide:
-    """The homes that a node is the mirror of; `known` ones it was before it started again."""
+    """The homes that a node looks after; `known` ones it did before it started again."""
 
     def __init__(
         self,
+        me: str,
         settings: MirrorSettings,
-        keeper: MirrorKeeper,
         walks: Walks,
-        linked: Callable[[], KeysView[str]],
+        links: MirrorLinks,
         send: Callable[[str, Message], None],
         emit: Callable[[Effect], None],
         known: Iterable[Mirrored],
     ) -> None:
+        self._me = me
         self._settings = settings
-        self._keeper = keeper
         self._walks = walks
-        self._linked = linked
+        self._links = links
         self._send = send
         self._emit = emit
-        self._homes: dict[str, dict[str, _Duty]] = {}
-        self._away_since_ms: dict[str, int] = {}
+        self.copies: Copies = None  # type: ignore[assignment]
+        """Set right after construction: each of the two asks the other."""
+        self._homes: dict[str, _Ward] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+        """From the names in the overlay to homes, and the names there."""
         for each in known:
-            self._homes.setdefault(each.home, {})[each.name] = _Duty(each)
+            ward = self._homes.setdefault(each.home, _Ward(each.stores, recruiter=each.home))
+            ward.stores = ward.stores or each.stores
+            ward.duties[each.name] = _Duty(each)
 
     @property
     def is_idle(self) -> bool:
@@ -80,92 +120,330 @@ class MirrorSide:
         """Whether something of that node is."""
         return home in self._homes
 
+    def belongs(self, home: str, node: str) -> bool:
+        """Whether a node may speak for a home: it is that, or helps it as this one does."""
+        ward = self._homes.get(home)
+        if ward is None:
+            return False
+        return node in (home, ward.recruiter, *ward.holders, *ward.witnesses)
+
+    def place(self, subscription: str) -> tuple[str, str] | None:
+        """The home and the name there of a subscription in the overlay."""
+        return self._names.get(subscription)
+
+    def names(self, home: str) -> Iterable[str]:
+        """What is looked after of a home."""
+        ward = self._homes.get(home)
+        return () if ward is None else ward.duties
+
     def describe(self) -> Mapping[str, Any]:
         """How many subscriptions of which node."""
-        return {home: len(self._homes[home]) for home in sorted(self._homes)}
+        return {home: len(self._homes[home].duties) for home in sorted(self._homes)}
+
+    def watched(self) -> list[str]:
+        """The homes for which this node is a witness."""
+        return sorted(home for home, ward in self._homes.items() if not ward.stores)
+
+    # --- the group -----------------------------------------------------------------------------
+
+    def group(self, home: str) -> Group | None:
+        """Who looks after a home, as this node sees it."""
+        ward = self._homes.get(home)
+        if ward is None:
+            return None
+        if not ward.counts:
+            return Group(self._me, ward.stores)
+        copies = self._settings.copies
+        if self._links.counts_copies(home):
+            return Group(home, ward.stores, (home,), (home,), copies)
+        counts = self._links.counts_copies
+        told = dict.fromkeys((*ward.holders, *ward.witnesses))
+        others = tuple(node for node in told if node != self._me and counts(node))
+        # By a draw, not by what each was told: two must not take each other for the leader.
+        leader = min((self._me, *others), key=lambda node: draw(0, "stand-in", home, node))
+        holders = tuple(node for node in others if node in ward.holders)
+        return Group(leader, ward.stores, holders, others, copies)
+
+    def forget_member(self, home: str, node: str) -> None:
+        """A node that was told to look after the home does not."""
+        ward = self._homes.get(home)
+        if ward is not None:
+            ward.holders = tuple(each for each in ward.holders if each != node)
+            ward.witnesses = tuple(each for each in ward.witnesses if each != node)
 
     # --- links ---------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """The node starts again: what it looked after is in the overlay before it has links."""
+        for home, ward in self._homes.items():
+            for duty in ward.duties.values():
+                self._subscribe(home, duty)
+
     def connected(self, home: str, now_ms: int) -> None:
         """A link is up: offer what there is."""
-        duties = self._homes.get(home)
-        self._away_since_ms.pop(home, None)
-        if duties is None:
+        ward = self._homes.get(home)
+        if ward is None:
             return
+        ward.away_ms = None
         by_epoch: dict[str, list[NamedFilter]] = {}
-        for name, duty in duties.items():
+        for name, duty in ward.duties.items():
             offered = NamedFilter(name, duty.mirrored.filter)
             by_epoch.setdefault(duty.mirrored.epoch, []).append(offered)
+        offer = MirrorOffer if ward.stores else MirrorWitness
         for epoch, subscriptions in by_epoch.items():
             for part in parts_of(subscriptions):
-                self._send(home, MirrorOffer(epoch, part))
+                self._send(home, offer(epoch, part))
+        if ward.suspended_ms is not None:
+            self._resume(home, ward)
         self._walks.begin(WalkKey(home, home, ""), now_ms, stays=True)
 
     def lost(self, home: str, now_ms: int) -> None:
-        """A link is gone."""
-        if home in self._homes:
-            self._away_since_ms[home] = now_ms
+        """A link is gone, or in doubt."""
+        ward = self._homes.get(home)
+        if ward is not None and ward.away_ms is None:
+            ward.away_ms = now_ms
+            for node in (*ward.holders, *ward.witnesses):
+                if node not in self._links and node != self._me:
+                    self._emit(Connect(node))
 
-    # --- what homes say ------------------------------------------------------------------------
+    def heard(self, home: str) -> None:
+        """A home that was in doubt is heard again."""
+        ward = self._homes.get(home)
+        if ward is not None and home in self._links:
+            ward.away_ms = None
+
+    # --- what homes say, and who stands in for them ---------------------------------------------
 
     def on_wanted(self, home: str, message: MirrorWanted, now_ms: int) -> None:
-        """Look after these."""
-        duties = self._homes.setdefault(home, {})
+        """A home of an earlier version has these looked after."""
+        ward = self._ward(home, stores=True)
+        ward.counts, ward.recruiter = False, home
+        self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
+
+    def on_recruit(self, node: str, message: MirrorRecruit, now_ms: int) -> None:
+        """Look after these, and know who else does."""
+        home = message.home
+        if home == self._me:
+            return  # Somebody stood in for this node, and has not heard that it is back.
+        if not message.subscriptions and home not in self._homes:
+            return
+        ward = self._ward(home, stores=message.stores)
+        ward.counts, ward.recruiter = True, node
+        ward.holders, ward.witnesses = message.holders, message.witnesses
+        if message.stores and not ward.stores:
+            self._hold(home, ward)
+        self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
+
+    def _ward(self, home: str, *, stores: bool) -> _Ward:
+        ward = self._homes.get(home)
+        if ward is None:
+            ward = self._homes[home] = _Ward(stores)
+        return ward
+
+    def _hold(self, home: str, ward: _Ward) -> None:
+        """Hold from now on what was only watched."""
+        ward.stores = True
+        by_epoch: dict[str, list[NamedFilter]] = {}
+        for name, duty in ward.duties.items():
+            kept = duty.mirrored
+            duty.mirrored = Mirrored(home, kept.epoch, name, kept.filter)
+            by_epoch.setdefault(kept.epoch, []).append(NamedFilter(name, kept.filter))
+        for epoch, subscriptions in by_epoch.items():
+            self._emit(MirrorWork(LookAfter(home, epoch, tuple(subscriptions), True)))
+        self.copies.hold_all(home)
+
+    def _take_on(
+        self,
+        home: str,
+        ward: _Ward,
+        epoch: str,
+        subscriptions: tuple[NamedFilter, ...],
+        now_ms: int,
+    ) -> None:
         changed: list[NamedFilter] = []
         ready: list[str] = []
-        for each in message.subscriptions:
-            wanted = Mirrored(home, message.epoch, each.name, each.filter)
-            known = duties.get(each.name)
+        for each in subscriptions:
+            wanted = Mirrored(home, epoch, each.name, each.filter, ward.stores)
+            known = ward.duties.get(each.name)
             is_same = known is not None and known.mirrored.filter.digest == each.filter.digest
-            if known is None or not is_same or known.mirrored.epoch != message.epoch:
+            if known is None or not is_same or known.mirrored != wanted:
                 changed.append(each)
-            is_served = known is not None and is_same and known.is_served
-            duties[each.name] = _Duty(wanted, is_served)
-            if is_served:
+            if known is None:
+                known = ward.duties[each.name] = _Duty(wanted)
+            known.mirrored = wanted
+            if known.is_served and is_same:
                 ready.append(each.name)
         if changed:
-            self._keeper.look_after(home, message.epoch, changed)
+            self._emit(MirrorWork(LookAfter(home, epoch, tuple(changed), ward.stores)))
         if ready:
-            self._send(home, MirrorReady(tuple(ready)))
-        if WalkKey(home, home, "") not in self._walks:
+            self._send(ward.recruiter, MirrorReady(tuple(ready)))
+        if home in self._links and WalkKey(home, home, "") not in self._walks:
             self._walks.begin(WalkKey(home, home, ""), now_ms, stays=True)
 
-    def served(self, home: str, name: str) -> None:
-        """The overlay serves the mirror's own subscription."""
-        duty = self._homes.get(home, {}).get(name)
-        if duty is not None and not duty.is_served:
+    def looked_after(self, home: str, names: Iterable[str]) -> None:
+        """It is on disk that these are looked after: now the overlay may serve them."""
+        ward = self._homes.get(home)
+        if ward is not None and ward.suspended_ms is None:
+            for name in names:
+                duty = ward.duties.get(name)
+                if duty is not None:
+                    self._subscribe(home, duty)
+
+    def _subscribe(self, home: str, duty: _Duty) -> None:
+        name, wanted = duty.mirrored.name, duty.mirrored.filter
+        if duty.in_overlay is not None and duty.in_overlay.digest == wanted.digest:
+            return
+        # Another filter comes in the place of the one before: nobody is without in between.
+        self._unsubscribe(home, name, duty)
+        duty.in_overlay = wanted
+        here = overlay_name(home, name)
+        self._names[here] = (home, name)
+        self._emit(TellOverlay(Subscribe(here, wanted, durable=True)))
+
+    def _unsubscribe(self, home: str, name: str, duty: _Duty) -> None:
+        if duty.in_overlay is not None:
+            duty.in_overlay, duty.is_served = None, False
+            self._names.pop(overlay_name(home, name), None)
+            self._emit(TellOverlay(Unsubscribe(overlay_name(home, name))))
+
+    def served(self, subscription: str) -> None:
+        """The overlay serves a subscription that is looked after."""
+        home, name = self._names.get(subscription, ("", ""))
+        ward = self._homes.get(home)
+        duty = None if ward is None else ward.duties.get(name)
+        if ward is not None and duty is not None and not duty.is_served:
             duty.is_served = True
-            self._send(home, MirrorReady((name,)))
+            self._send(ward.recruiter, MirrorReady((name,)))
+
+    def delivered(self, event: HeldCopy) -> None:
+        """An event without a promise: who holds keeps it as well."""
+        names_of: dict[str, list[str]] = {}
+        for here in event.names:
+            home, name = self._names.get(here, ("", ""))
+            if home and self._homes[home].stores:
+                names_of.setdefault(home, []).append(name)
+        for home, names in names_of.items():
+            copy = HeldCopy(event.publication, tuple(names), event.hops)
+            self._emit(MirrorWork(RetainEvents(home, (copy,))))
 
     def on_ended(self, home: str, names: tuple[str, ...]) -> None:
         """Look after these no more; none means all."""
-        duties = self._homes.get(home, {})
-        gone = [name for name in names or tuple(duties) if duties.pop(name, None) is not None]
-        if gone:
-            self._keeper.let_go(home, gone)
-        if home in self._homes and not duties:
+        ward = self._homes.get(home)
+        if ward is None:
+            return
+        gone = [name for name in names or tuple(ward.duties) if name in ward.duties]
+        for name in gone:
+            self._unsubscribe(home, name, ward.duties.pop(name))
+        if not ward.duties:
             del self._homes[home]
-            self._away_since_ms.pop(home, None)
-            self._walks.end(home, home)
+            self._walks.end_home(home)
+        if gone:
+            self._emit(MirrorWork(LetGo(home, tuple(gone))))
+            self.copies.ended(home, gone)
 
     def on_released(self, home: str, name: str, event_ids: tuple[str, ...]) -> None:
         """The consumer has these."""
-        if name in self._homes.get(home, {}):
-            self._keeper.release(home, name, event_ids)
+        if name in self.names(home):
+            self._emit(MirrorWork(ReleaseRetained(home, name, event_ids)))
+
+    # --- standing in ---------------------------------------------------------------------------
+
+    def stand_in(self, now_ms: int) -> None:
+        """Where a home is out of reach and this node is the first of its group: do as it would."""
+        for home, ward in self._homes.items():
+            group = self.group(home)
+            if group is None or not ward.counts or self._links.counts_copies(home):
+                continue
+            is_away = ward.away_ms is not None and now_ms - ward.away_ms >= self._settings.lost_ms
+            if is_away and group.leader == self._me and ward.suspended_ms is None:
+                self._fill_group(home, ward, group, now_ms)
+
+    def _fill_group(self, home: str, ward: _Ward, group: Group, now_ms: int) -> None:
+        if not ward.stores:
+            self._hold(home, ward)
+        holders = [self._me, *group.holders]
+        witnesses = [node for node in group.members if node not in group.holders]
+        recruits: list[str] = []
+        while len(holders) < self._settings.copies:
+            node = self._recruit_for(home, holders, witnesses)
+            if node is None:
+                break
+            if node in witnesses:
+                witnesses.remove(node)
+            holders.append(node)
+            recruits.append(node)
+        while len(witnesses) < self._settings.witnesses:
+            node = self._recruit_for(home, [*holders, *witnesses], [])
+            if node is None:
+                break
+            witnesses.append(node)
+            recruits.append(node)
+        told = tuple(sorted(holders)), tuple(sorted(witnesses))
+        if recruits or (ward.holders, ward.witnesses) != told:
+            # Who is away and was told to hold says so to the home when both are back.
+            ward.holders, ward.witnesses = told
+            self._tell_group(home, ward, recruits)
+        for node in recruits:
+            if node in holders:
+                self.copies.push_all(home, node)
+                self._walks.begin(WalkKey(node, home, ""), now_ms, stays=False)
+
+    def _recruit_for(self, home: str, members: list[str], witnesses: list[str]) -> str | None:
+        if witnesses:
+            return witnesses[0]
+        free = [
+            node
+            for node in self._links.reachable()
+            if self._links.counts_copies(node) and node != home and node not in members
+        ]
+        return min(free, key=lambda node: draw(0, "mirror", home, node), default=None)
+
+    def _tell_group(self, home: str, ward: _Ward, recruits: list[str]) -> None:
+        for node in (*ward.holders, *ward.witnesses):
+            if node == self._me:
+                continue
+            by_epoch: dict[str, list[NamedFilter]] = {}
+            for name, duty in ward.duties.items() if node in recruits else ():
+                named = NamedFilter(name, duty.mirrored.filter)
+                by_epoch.setdefault(duty.mirrored.epoch, []).append(named)
+            parts = [(epoch, part) for epoch, all_ in by_epoch.items() for part in parts_of(all_)]
+            for epoch, part in parts or [("", ())]:
+                stores = node in ward.holders
+                message = MirrorRecruit(home, epoch, part, stores, ward.holders, ward.witnesses)
+                self._send(node, message)
+
+    def _suspend(self, home: str, ward: _Ward, now_ms: int) -> None:
+        ward.suspended_ms = now_ms
+        self._emit(Drop("the subscriptions of a node that is away for too long are suspended"))
+        for name, duty in ward.duties.items():
+            self._unsubscribe(home, name, duty)
+        self.copies.ended(home)
+
+    def _resume(self, home: str, ward: _Ward) -> None:
+        assert ward.suspended_ms is not None
+        self._send(home, MirrorSuspended(tuple(ward.duties), ward.suspended_ms))
+        ward.suspended_ms = None
+        for duty in ward.duties.values():
+            self._subscribe(home, duty)
 
     # --- time ----------------------------------------------------------------------------------
 
     def on_tick(self, now_ms: int) -> None:
-        """Dial homes that are out of reach; give up those that are for ever."""
-        linked = self._linked()
-        away = [home for home in self._homes if home not in linked]
+        """Dial homes that are out of reach; suspend them, and give up those that are for ever."""
+        away = [home for home in self._homes if home not in self._links]
         for home in away:
-            since_ms = self._away_since_ms.setdefault(home, now_ms)
-            if now_ms - since_ms >= self._settings.horizon_ms:
+            ward = self._homes[home]
+            if ward.away_ms is None:
+                ward.away_ms = now_ms
+            away_ms = now_ms - ward.away_ms
+            if away_ms >= self._settings.horizon_ms:
                 self._emit(Drop("subscriptions of a node that was not seen for too long"))
                 self.on_ended(home, ())
+            elif away_ms >= self._settings.away_max_ms and ward.suspended_ms is None:
+                self._suspend(home, ward, now_ms)
         turn = now_ms // self._settings.tick_ms * DIALLED_AT_ONCE
         for place in range(min(DIALLED_AT_ONCE, len(away))):
             home = away[(turn + place) % len(away)]
             if home in self._homes:
                 self._emit(Connect(home))
+        self.stand_in(now_ms)

@@ -16,11 +16,15 @@ __all__ = [
     "DurableKept",
     "DurableServed",
     "DurableTaken",
+    "EventsRetained",
     "HeldCopy",
     "HeldRead",
     "HoldsChecked",
+    "LookedAfter",
     "MirrorFact",
-    "MirrorServed",
+    "OverlayDelivered",
+    "OverlayServes",
+    "SecureAsked",
 ]
 
 
@@ -59,11 +63,18 @@ class DurableTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorServed:
-    """The overlay keeps its promise for a subscription that this node mirrors; it is on disk."""
+class LookedAfter:
+    """It is on disk that this node looks after these subscriptions of a home."""
 
     home: str
-    name: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayServes:
+    """The overlay keeps its promise for a subscription that the mirror peer has in it."""
+
+    subscription: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,30 @@ class HeldCopy:
     publication: Publication
     names: tuple[str, ...]
     hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayDelivered:
+    """An event without a promise, for subscriptions that the mirror peer has in the overlay."""
+
+    event: HeldCopy
+
+
+@dataclass(frozen=True, slots=True)
+class SecureAsked:
+    """The overlay waits until these events are on the disks of enough nodes: `effects.Secure`."""
+
+    token: int
+    events: tuple[HeldCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRetained:
+    """Events are on the disk of this node, for subscriptions of a home."""
+
+    home: str
+    kept: tuple[tuple[tuple[str, ...], str], ...]
+    """The names, and the identifier, of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +141,11 @@ MirrorFact: TypeAlias = (
     | DurableEnded
     | DurableServed
     | DurableTaken
-    | MirrorServed
+    | LookedAfter
+    | OverlayServes
+    | OverlayDelivered
+    | SecureAsked
+    | EventsRetained
     | HeldRead
     | HoldsChecked
 )

@@ -1,43 +1,47 @@
-"""The home's side of mirrors: which node looks after the durable subscriptions of this one.
+"""The home's side of mirrors: which nodes look after the durable subscriptions of this one.
 
-One mirror looks after all of them. It is drawn among the linked nodes, and kept while it can be
-reached. A node that has come back takes the one that offers itself because it did so before. A
-mirror that is out of reach for too long, or whose link the overlay closes again and again, is
-replaced; when the former one shows up, it first hands over what it has, and is then told to forget
-it.
+The same nodes look after all of them: `copies - 1` mirrors, which hold events, and witnesses, which
+only watch. They are drawn among the linked nodes, and kept while they can be reached. One that is
+in doubt, or out of reach, for `lost_ms` is replaced, a mirror first of all by a witness, which has
+the subscriptions already; so is one whose link the overlay closes again and again. When a former
+one shows up, it hands over what it has, and is then told to forget it. A node that has come back
+takes those that offer themselves because they looked after it before.
 
-A node that has lost its log (another *epoch*) takes the subscriptions over that mirrors offer; one
+A node that has lost its log (another *epoch*) takes the subscriptions over that others offer; one
 that has its log knows better: what it does not have was ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw
-from peersub.overlays.core.effects import Connect, Drop, Effect
+from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_copies import IDS_PER_MESSAGE_MAX, Copies, Group
 from peersub.overlays.core.mirror_facts import DurableKept
-from peersub.overlays.core.mirror_keeper import MirrorKeeper
+from peersub.overlays.core.mirror_links import MirrorLinks
 from peersub.overlays.core.mirror_messages import (
     MirrorEnded,
-    MirrorOffer,
+    MirrorRecruit,
     MirrorReleased,
+    MirrorSuspended,
     MirrorWanted,
     NamedFilter,
 )
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.overlays.core.mirror_tasks import NoteGap, RecreateDurables, SayReady
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
 
-__all__ = ["IDS_PER_MESSAGE_MAX", "SUBSCRIPTIONS_PER_MESSAGE_MAX", "HomeSide", "parts_of"]
+__all__ = ["SUBSCRIPTIONS_PER_MESSAGE_MAX", "HomeSide", "parts_of"]
 
 SUBSCRIPTIONS_PER_MESSAGE_MAX: Final = 8
 """As many of the largest filters as a frame has room for."""
-IDS_PER_MESSAGE_MAX: Final = 4_096
 LOSSES_MAX: Final = 3
-"""How often the link to a mirror may be lost before a steadier one is looked for."""
+"""How often the link to a helper may be lost before a steadier one is looked for."""
 STEADY_MS: Final = 60_000
 """A link that has lasted so long is steady: earlier losses are forgotten."""
 FORMER_MAX: Final = 1_024
@@ -53,13 +57,26 @@ def parts_of(
         yield tuple(listed[start : start + size])
 
 
+@dataclass(slots=True)
+class _Helper:
+    """A node that looks after the subscriptions of this one."""
+
+    stores: bool
+    linked_ms: int
+    ready: dict[str, None] = field(default_factory=dict)
+    """Names whose events it gets."""
+    away_ms: int | None = None
+    """Since when it is in doubt, or out of reach."""
+    losses: int = 0
+
+
 class HomeSide:
     """What a node does so that its durable subscriptions are looked after.
 
     Args:
         me: the name of this node.
         epoch: of its log.
-        linked: the nodes that offer to be mirrors and that there are links to.
+        links: the nodes that offer to be mirrors and that there are links to.
         send: takes messages for one of those.
     """
 
@@ -68,33 +85,28 @@ class HomeSide:
         me: str,
         epoch: str,
         settings: MirrorSettings,
-        keeper: MirrorKeeper,
         walks: Walks,
-        linked: Callable[[], KeysView[str]],
+        links: MirrorLinks,
         send: Callable[[str, Message], None],
         emit: Callable[[Effect], None],
     ) -> None:
         self._me = me
         self._epoch = epoch
         self._settings = settings
-        self._keeper = keeper
         self._walks = walks
-        self._linked = linked
+        self._links = links
         self._send = send
         self._emit = emit
-        self.mirror: str | None = None
+        self.copies: Copies = None  # type: ignore[assignment]
+        """Set right after construction: each of the two asks the other."""
+        self._helpers: dict[str, _Helper] = {}
         self._durables: dict[str, Filter] = {}
-        self._mirrored: dict[str, None] = {}
-        """Names that the present mirror gets the events of."""
         self._unready: dict[str, int] = {}
-        """Names that the overlay serves, and that wait for the mirror: until when."""
-        self._lost_ms: int | None = None
-        self._linked_ms = 0
-        self._losses = 0
+        """Names that the overlay serves, and that wait for helpers: until when."""
         self._chosen_before: dict[str, None] = {}
         self._choose_from_ms = 0
         self._former: dict[str, bool] = {}
-        """Nodes that hold something, and are no mirror any more: whether they said all."""
+        """Nodes that hold something, and are no helper any more: whether they said all."""
 
     @property
     def is_idle(self) -> bool:
@@ -107,13 +119,43 @@ class HomeSide:
         return tuple(self._durables)
 
     @property
+    def mirror(self) -> str | None:
+        """The first of the mirrors, if there is one."""
+        return next(iter(self._nodes(stores=True)), None)
+
+    @property
+    def witnesses(self) -> list[str]:
+        """The nodes that only watch."""
+        return self._nodes(stores=False)
+
+    @property
     def mirrored(self) -> int:
-        """How many of them the mirror looks after."""
-        return len(self._mirrored)
+        """How many of them all mirrors look after."""
+        mirrors = [each for each in self._helpers.values() if each.stores]
+        return min((len(each.ready) for each in mirrors), default=0)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a durable subscription of this name."""
+        return name in self._durables
 
     def waits_for(self, name: str) -> str | None:
         """The node whose answer a subscription needs to be ready."""
-        return self.mirror if name in self._unready else None
+        if name in self._unready:
+            for node, helper in self._helpers.items():
+                if name not in helper.ready:
+                    return node
+        return None
+
+    def group(self) -> Group | None:
+        """Name this node and its helpers."""
+        if not self._durables:
+            return None
+        there = [node for node in self._helpers if self._links.counts_copies(node)]
+        holders = tuple([node for node in there if self._helpers[node].stores])
+        return Group(self._me, True, holders, tuple(there), self._settings.copies)
+
+    def _nodes(self, *, stores: bool) -> list[str]:
+        return [node for node, helper in self._helpers.items() if helper.stores is stores]
 
     # --- what happens on this node -------------------------------------------------------------
 
@@ -125,31 +167,38 @@ class HomeSide:
         if fact.restored and not self._durables:
             self._choose_from_ms = now_ms + self._settings.grace_ms
         self._durables[fact.name] = fact.filter
-        self._mirrored.pop(fact.name, None)
-        if self.mirror is None:
-            self._choose(now_ms)
-        elif self._is_linked(self.mirror):
-            self._ask((NamedFilter(fact.name, fact.filter),))
+        for node, helper in self._helpers.items():
+            helper.ready.pop(fact.name, None)
+            if node in self._links:
+                self._ask(node, helper, (NamedFilter(fact.name, fact.filter),))
+        self._choose(now_ms)
 
     def ended(self, name: str) -> None:
         """A durable subscription is no more."""
         self._unready.pop(name, None)
-        self._mirrored.pop(name, None)
-        if self._durables.pop(name, None) is not None and self._is_linked(self.mirror):
-            self._send(self.mirror or "", MirrorEnded((name,)))
+        if self._durables.pop(name, None) is None:
+            return
+        self.copies.ended(self._me, (name,))
+        for node, helper in self._helpers.items():
+            helper.ready.pop(name, None)
+            self._send(node, MirrorEnded((name,)))
 
     def served(self, name: str, now_ms: int) -> None:
-        """The overlay serves it; it is ready when the mirror gets its events, too."""
-        nobody = self.mirror is None and not self._linked()
-        if name in self._mirrored or nobody or name not in self._durables:
-            self._keeper.ready(name)
+        """The overlay serves it; it is ready when the helpers get its events, too."""
+        nobody = not self._helpers and not self._links
+        if nobody or name not in self._durables or self._is_ready(name):
+            self._emit(MirrorWork(SayReady(name)))
         else:
             self._unready[name] = now_ms + self._settings.ready_ms
 
+    def _is_ready(self, name: str) -> bool:
+        helpers = self._helpers.values()
+        return bool(helpers) and all(name in helper.ready for helper in helpers)
+
     def taken(self, name: str, event_ids: tuple[str, ...]) -> None:
         """A consumer has taken events. A mirror that does not hear of it will ask."""
-        if self.mirror is not None and self._is_linked(self.mirror):
-            self.release(self.mirror, name, event_ids)
+        for node in self._nodes(stores=True):
+            self.release(node, name, event_ids)
 
     def release(self, node: str, name: str, event_ids: tuple[str, ...]) -> None:
         """Let a node that holds events forget them."""
@@ -161,133 +210,238 @@ class HomeSide:
 
     def connected(self, node: str, now_ms: int) -> None:
         """A link is up."""
-        if node == self.mirror:
+        helper = self._helpers.get(node)
+        if helper is not None:
             # It may be another life of it, which knows nothing: all is asked for anew.
-            self._lost_ms = None
-            self._linked_ms = now_ms
-            self._mirrored.clear()
-            self._ask_for_all()
-        elif self.mirror is None and self._durables:
-            self._choose(now_ms)
+            helper.away_ms, helper.linked_ms = None, now_ms
+            helper.ready.clear()
+            self._ask_for_all(node, helper)
+        self._choose(now_ms)
 
     def lost(self, node: str, now_ms: int) -> None:
-        """A link is gone."""
-        if node == self.mirror and self._lost_ms is None:
-            self._lost_ms = now_ms
-            is_steady = now_ms - self._linked_ms >= STEADY_MS
-            self._losses = 1 if is_steady else self._losses + 1
+        """A link is gone: it is made again, if that is possible."""
+        helper = self._helpers.get(node)
+        if helper is not None:
+            is_steady = now_ms - helper.linked_ms >= STEADY_MS
+            helper.losses = 1 if is_steady else helper.losses + 1
+            self.doubted(node, now_ms)
+            self._choose(now_ms)
+            if node in self._helpers:
+                self._emit(Connect(node))
 
-    def _is_linked(self, node: str | None) -> bool:
-        return node is not None and node in self._linked()
+    def doubted(self, node: str, now_ms: int) -> None:
+        """Nothing is heard of a node."""
+        helper = self._helpers.get(node)
+        if helper is not None and helper.away_ms is None:
+            helper.away_ms = now_ms
+
+    def heard(self, node: str) -> None:
+        """A node that was in doubt is heard again."""
+        helper = self._helpers.get(node)
+        if helper is not None and node in self._links:
+            helper.away_ms = None
 
     # --- the choice ----------------------------------------------------------------------------
 
     def _choose(self, now_ms: int) -> None:
-        if now_ms < self._choose_from_ms:
+        """Have as many mirrors and witnesses as there should be, if there are nodes for it."""
+        if now_ms < self._choose_from_ms or not self._durables:
             return
-        candidates = [node for node in self._linked() if node != self.mirror]
-        if not candidates:
-            return
-        fresh = [node for node in candidates if node not in self._chosen_before]
-        if not fresh:
-            self._chosen_before.clear()
-        chosen = min(fresh or candidates, key=lambda node: draw(0, "mirror", self._me, node))
-        self._take(chosen, now_ms)
+        changed = False
+        for stores, wanted in ((True, self._settings.copies - 1), (False, self._witnesses_wanted)):
+            while len([n for n in self._nodes(stores=stores) if not self._is_lost(n, now_ms)]) < (
+                wanted
+            ):
+                node = self._candidate(stores=stores)
+                if node is None:
+                    break
+                self._replace_lost(stores, now_ms)
+                self._take(node, stores, now_ms)
+                changed = True
+        if changed:
+            self._tell_members()
 
-    def _take(self, node: str, now_ms: int) -> None:
-        """Have a mirror from now on, in place of the one before."""
-        if self.mirror is not None:
-            self._note_former(self.mirror, has_said_all=False)
+    @property
+    def _witnesses_wanted(self) -> int:
+        return self._settings.witnesses
+
+    def _is_lost(self, node: str, now_ms: int) -> bool:
+        helper = self._helpers[node]
+        if helper.away_ms is None:
+            return False
+        return now_ms - helper.away_ms >= self._settings.lost_ms or helper.losses >= LOSSES_MAX
+
+    def _candidate(self, *, stores: bool) -> str | None:
+        """Who is to help: a witness that is to hold, or another node."""
+        if stores:
+            for node in self._nodes(stores=False):
+                if self._links.is_reachable(node):
+                    return node
+        free = [
+            node
+            for node in self._links.reachable()
+            if node not in self._helpers
+            # A former one is let go first: it would hold what nobody tells it to release.
+            and (stores or (self._links.counts_copies(node) and node not in self._former))
+        ]
+        if not free:
+            return None
+        fresh = [node for node in free if node not in self._chosen_before]
+        if not fresh:
+            for node in free:
+                del self._chosen_before[node]
+        return min(fresh or free, key=lambda node: draw(0, "mirror", self._me, node))
+
+    def _replace_lost(self, stores: bool, now_ms: int) -> None:
+        """Another one comes in the place of one that is lost."""
+        for node in self._nodes(stores=stores):
+            if self._is_lost(node, now_ms):
+                del self._helpers[node]
+                self._note_former(node, has_said_all=False)
+                return
+
+    def _take(self, node: str, stores: bool, now_ms: int) -> None:
+        """Have a helper from now on, or let a witness hold."""
         self._former.pop(node, None)
         self._chosen_before[node] = None
-        self.mirror = node
-        self._lost_ms = None
-        self._linked_ms = now_ms
-        self._losses = 0
-        self._mirrored.clear()
-        self._ask_for_all()
+        before = self._helpers.get(node)
+        helper = self._helpers[node] = _Helper(stores, now_ms)
+        if before is not None:
+            helper.ready = before.ready
+            for name in helper.ready:
+                self._copy(node, name, now_ms)
+        self._ask_for_all(node, helper)
+        if stores:
+            self.copies.push_all(self._me, node)
 
     def _note_former(self, node: str, *, has_said_all: bool) -> None:
         self._former[node] = has_said_all
         if len(self._former) > FORMER_MAX:
             del self._former[next(iter(self._former))]
 
-    def _ask_for_all(self) -> None:
-        self._ask(NamedFilter(name, wanted) for name, wanted in self._durables.items())
+    def _ask_for_all(self, node: str, helper: _Helper) -> None:
+        every = (NamedFilter(name, wanted) for name, wanted in self._durables.items())
+        self._ask(node, helper, every)
 
-    def _ask(self, subscriptions: Iterable[NamedFilter]) -> None:
-        assert self.mirror is not None
+    def _ask(self, node: str, helper: _Helper, subscriptions: Iterable[NamedFilter]) -> None:
         for part in parts_of(subscriptions):
-            self._send(self.mirror, MirrorWanted(self._epoch, part))
+            if self._links.counts_copies(node):
+                self._send(node, self._recruit(helper, part))
+            elif helper.stores:
+                self._send(node, MirrorWanted(self._epoch, part))
 
-    # --- what mirrors say ----------------------------------------------------------------------
+    def _recruit(self, helper: _Helper, part: tuple[NamedFilter, ...]) -> MirrorRecruit:
+        holders, witnesses = self._nodes(stores=True), self._nodes(stores=False)
+        return MirrorRecruit(
+            self._me, self._epoch, part, helper.stores, tuple(holders), tuple(witnesses)
+        )
 
-    def on_offer(self, node: str, message: MirrorOffer, now_ms: int) -> None:
-        """A node has looked after subscriptions of this one."""
-        unknown = [each for each in message.subscriptions if each.name not in self._durables]
-        if unknown and message.epoch != self._epoch:
-            self._keeper.recreate(unknown)
+    def _tell_members(self) -> None:
+        """Let all helpers know who the others are."""
+        for node, helper in self._helpers.items():
+            if self._links.counts_copies(node):
+                self._send(node, self._recruit(helper, ()))
+
+    # --- what helpers say ----------------------------------------------------------------------
+
+    def on_offer(
+        self,
+        node: str,
+        epoch: str,
+        subscriptions: tuple[NamedFilter, ...],
+        now_ms: int,
+        *,
+        stores: bool,
+    ) -> None:
+        """A node has looked after subscriptions of this one, as a mirror or as a witness."""
+        unknown = tuple([each for each in subscriptions if each.name not in self._durables])
+        if unknown and epoch != self._epoch:
+            self._emit(MirrorWork(RecreateDurables(unknown)))
         elif unknown:
             self._send(node, MirrorEnded(tuple(each.name for each in unknown)))
-            if len(unknown) == len(message.subscriptions):
+            if len(unknown) == len(subscriptions):
                 return
-        if self.mirror is None:
-            self._take(node, now_ms)
-        elif node != self.mirror:
+        helper = self._helpers.get(node)
+        if helper is not None and (helper.stores or not stores):
+            return
+        if helper is not None:
+            # It was taken for a witness, and holds: it hands that over, and is let go first.
+            del self._helpers[node]
             self._note_former(node, has_said_all=False)
+            return
+        wanted = self._settings.copies - 1 if stores else self._witnesses_wanted
+        there = [n for n in self._nodes(stores=stores) if not self._is_lost(n, now_ms)]
+        if len(there) < wanted:
+            self._replace_lost(stores, now_ms)
+            self._take(node, stores, now_ms)
+            self._tell_members()
+        else:
+            # A witness holds nothing: it has nothing to say before it may forget.
+            self._note_former(node, has_said_all=not stores)
 
     def on_ready(self, node: str, names: Iterable[str], now_ms: int) -> None:
-        """A mirror gets the events of these; what came before goes over as well."""
-        if node != self.mirror:
+        """A helper gets the events of these; a mirror also gets what came before."""
+        helper = self._helpers.get(node)
+        if helper is None:
             return
         for name in names:
-            if name in self._durables and name not in self._mirrored:
-                self._mirrored[name] = None
-                self._copy(name, now_ms)
-                if self._unready.pop(name, None) is not None:
-                    self._keeper.ready(name)
+            if name in self._durables and name not in helper.ready:
+                helper.ready[name] = None
+                if helper.stores:
+                    self._copy(node, name, now_ms)
+                if name in self._unready and self._is_ready(name):
+                    del self._unready[name]
+                    self._emit(MirrorWork(SayReady(name)))
 
-    def _copy(self, name: str, now_ms: int) -> None:
-        """Let the mirror have what the consumer of a subscription has not taken."""
-        assert self.mirror is not None
-        self._walks.begin(WalkKey(self.mirror, self._me, name), now_ms, stays=False)
+    def on_suspended(self, message: MirrorSuspended) -> None:
+        """Nobody waited for subscriptions any more, since this node was away for so long."""
+        names = tuple(name for name in message.names if name in self._durables)
+        if names:
+            self._emit(MirrorWork(NoteGap(names, message.since_ms)))
+
+    def _copy(self, node: str, name: str, now_ms: int) -> None:
+        """Let a mirror have what the consumer of a subscription has not taken."""
+        self._walks.begin(WalkKey(node, self._me, name), now_ms, stays=False)
 
     def on_all_said(self, node: str, now_ms: int) -> None:
         """A node has gone through all that it holds for this one.
 
-        If it is a former mirror, the present one gets that, too, before the other may forget it.
+        If it is a former mirror, the present ones get that, too, before the other may forget it.
         """
         if self._former.get(node) is False:
             self._former[node] = True
-            for name in self._mirrored:
-                self._copy(name, now_ms)
+            for mirror in self._nodes(stores=True):
+                for name in self._helpers[mirror].ready:
+                    self._copy(mirror, name, now_ms)
 
     # --- time ----------------------------------------------------------------------------------
 
     def on_tick(self, now_ms: int) -> None:
-        """Choose, look for the one that is lost, let former ones go, keep nobody waiting."""
+        """Choose, look for those that are lost, let former ones go, keep nobody waiting."""
         for name, until_ms in list(self._unready.items()):
             if now_ms >= until_ms:
                 del self._unready[name]
                 self._emit(Drop("a durable subscription is ready without its mirror"))
-                self._keeper.ready(name)
+                self._emit(MirrorWork(SayReady(name)))
         if not self._durables:
             return
-        if self.mirror is None:
-            self._choose(now_ms)
-        elif self._lost_ms is not None:
-            is_over = now_ms - self._lost_ms >= self._settings.lost_ms
-            if is_over or self._losses >= LOSSES_MAX:
-                self._choose(now_ms)
-            if self._lost_ms is not None:
-                self._emit(Connect(self.mirror))
+        self._choose(now_ms)
+        for node in self._helpers:
+            if node not in self._links:
+                self._emit(Connect(node))
         self._let_former_go()
 
     def _let_former_go(self) -> None:
-        """Let former mirrors forget what the present one has."""
-        has_all = self._lost_ms is None and len(self._mirrored) == len(self._durables)
-        if has_all and self.mirror is not None and not self._walks.is_busy(self.mirror):
-            for node, has_said_all in list(self._former.items()):
-                if has_said_all and self._is_linked(node):
-                    del self._former[node]
-                    self._send(node, MirrorEnded(()))
+        """Let former mirrors forget what the present ones have."""
+        mirrors = self._nodes(stores=True)
+        for node in mirrors:
+            helper = self._helpers[node]
+            is_behind = len(helper.ready) < len(self._durables) or self._walks.is_busy(node)
+            if helper.away_ms is not None or is_behind:
+                return
+        if len(mirrors) < self._settings.copies - 1:
+            return
+        for node, has_said_all in list(self._former.items()):
+            if has_said_all and node in self._links:
+                del self._former[node]
+                self._send(node, MirrorEnded(()))

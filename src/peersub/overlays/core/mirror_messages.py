@@ -1,7 +1,8 @@
 """What nodes say to each other about mirrors of durable subscriptions.
 
-The *home* is the node on which a durable subscription lives, the *mirror* another one that gets
-its events as well, and keeps them until the consumer has taken them.
+The *home* is the node on which a durable subscription lives. A *mirror* gets its events as well,
+and keeps them until the consumer has taken them. A *witness* gets them, too, and keeps none as long
+as it hears that others do.
 """
 
 from __future__ import annotations
@@ -14,14 +15,21 @@ from peersub.overlays.core.publication import Publication
 
 __all__ = [
     "HeldEvent",
+    "KeptFor",
     "MirrorCopy",
     "MirrorEnded",
     "MirrorHolds",
+    "MirrorKeep",
+    "MirrorKept",
     "MirrorMisses",
     "MirrorOffer",
     "MirrorReady",
+    "MirrorRecruit",
     "MirrorReleased",
+    "MirrorSafe",
+    "MirrorSuspended",
     "MirrorWanted",
+    "MirrorWitness",
     "NamedFilter",
 ]
 
@@ -115,3 +123,73 @@ class MirrorCopy(Message):
     names: tuple[str, ...]
     hops: int
     publication: Publication
+
+
+# --- between nodes that offer COPIES_FEATURE -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFor:
+    """Events, and the subscriptions for which they are on a disk."""
+
+    names: tuple[str, ...]
+    event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRecruit(Message):
+    """Look after these subscriptions of the home, as a mirror (`stores`) or as a witness.
+
+    The home says it, or whoever stands in for it. `holders` and `witnesses` are the nodes that look
+    after the home's subscriptions now, the receiver included. Without subscriptions it only says
+    who they are.
+    """
+
+    home: str
+    epoch: str
+    subscriptions: tuple[NamedFilter, ...]
+    stores: bool
+    holders: tuple[str, ...]
+    witnesses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWitness(Message):
+    """Witness to home: these I watch for you, and hold nothing; otherwise as `MirrorOffer`."""
+
+    epoch: str
+    subscriptions: tuple[NamedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorKept(Message):
+    """Holder to the leader of the group: these events are on my disk."""
+
+    home: str
+    kept: tuple[KeptFor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSafe(Message):
+    """Leader to all of the group: these events are on the disks of as many nodes as promised."""
+
+    home: str
+    kept: tuple[KeptFor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorKeep(Message):
+    """Store this event, if you hold for the home; `MirrorKept` or `MirrorSafe` answers it."""
+
+    home: str
+    names: tuple[str, ...]
+    hops: int
+    publication: Publication
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSuspended(Message):
+    """Mirror to home: you were away for too long. From that time on nobody waited for these."""
+
+    names: tuple[str, ...]
+    since_ms: int

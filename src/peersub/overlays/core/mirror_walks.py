@@ -7,7 +7,8 @@ the link only if it is needed, a chunk is all that is under way, and it does not
 walk begins anew.
 
 A mirror walks through all that it retains for a home, and waits at the end for more. A home walks
-once through what the consumer of a subscription has not taken, when a mirror is new.
+once through what the consumer of a subscription has not taken, when a mirror is new; who stands in
+for a home through what it retains.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from peersub.overlays.core.effects import Drop, Effect
+from peersub.overlays.core.effects import Drop, Effect, MirrorWork
 from peersub.overlays.core.messages import Message
-from peersub.overlays.core.mirror_facts import HeldRead
+from peersub.overlays.core.mirror_facts import HeldCopy, HeldRead
 from peersub.overlays.core.mirror_messages import (
     HeldEvent,
     MirrorCopy,
     MirrorHolds,
     MirrorMisses,
 )
+from peersub.overlays.core.mirror_tasks import ReadHeld
 
 __all__ = ["WALKS_AT_ONCE", "WalkKey", "Walks"]
 
@@ -77,13 +79,13 @@ class _Turns:
 class Walks:
     """All walks of one node.
 
-    `read` asks the disk for the events of a walk after a number: `HeldRead` follows. `send` takes
-    messages for a node that there is a link to.
+    `send` takes messages for a node that there is a link to. `found(partner, home, event)` hears
+    what is on the disk of the other side.
     """
 
-    read: Callable[[WalkKey, int], None]
     send: Callable[[str, Message], None]
     emit: Callable[[Effect], None]
+    found: Callable[[str, str, HeldCopy], None]
     answer_ms: int
     recheck_ms: int
     _walks: dict[WalkKey, _Walk] = field(default_factory=dict)
@@ -119,6 +121,11 @@ class Walks:
         if home is None:
             self._turns.pop(partner, None)
 
+    def end_home(self, home: str) -> None:
+        """No more walks for the subscriptions of a home."""
+        for partner in {key.partner: None for key in self._walks if key.home == home}:
+            self.end(partner, home)
+
     # --- one step after the other --------------------------------------------------------------
 
     def _next_turn(self, partner: str, now_ms: int) -> None:
@@ -132,7 +139,7 @@ class Walks:
 
     def _read_on(self, key: WalkKey, walk: _Walk, now_ms: int) -> None:
         walk.state, walk.since_ms, walk.chunk = _State.READING, now_ms, None
-        self.read(key, walk.after)
+        self.emit(MirrorWork(ReadHeld(*key, walk.after)))
 
     def on_read(self, fact: HeldRead, now_ms: int) -> None:
         """The disk has answered."""
@@ -171,6 +178,9 @@ class Walks:
             return
         missing = frozenset(message.event_ids)
         wanted = [each for each in chunk.events if each.publication.name in missing]
+        for each in chunk.events:
+            if each.publication.name not in missing:
+                self.found(partner, key.home, each)
         if wanted and walk.attempts < ATTEMPTS_MAX:
             for each in wanted:
                 copy = MirrorCopy(key.home, each.names, each.hops, each.publication)

@@ -15,6 +15,9 @@ links of the others: it keeps none open, and hears PeerLost when the others clos
 asks for is theirs to keep. A `Send` between peers of one node is handed over here, in order, and
 touches no link; a chain of such messages that does not end is cut off after `CAUSES_MAX` steps.
 
+A *watcher* is a passive peer that has subscriptions of its own in the overlay (`mirror_names`), and
+answers for the others' `Secure`: what concerns them passes between the two here.
+
 Causes that are not about links are for the peer in one slot, which the driver names. Timers and
 disk tokens of slots other than 0 are marked on their way out, and unmarked on their way in.
 """
@@ -28,6 +31,7 @@ from peersub.overlays.core.arrivals import LINK_MESSAGES, Arrivals
 from peersub.overlays.core.causes import (
     Cause,
     ConnectFailed,
+    MirrorNews,
     PeerConnected,
     PeerHeard,
     PeerInDoubt,
@@ -40,19 +44,33 @@ from peersub.overlays.core.causes import (
 from peersub.overlays.core.effects import (
     CancelTimer,
     Connect,
+    Deliver,
+    DeliverBatch,
     Disconnect,
     Drop,
     Effect,
     Persist,
+    Secure,
     Send,
     SetTimer,
+    SubscriptionReady,
+    TellOverlay,
 )
 from peersub.overlays.core.greetings import settings_digest
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link import Link, LinkSettings, LinkState
 from peersub.overlays.core.link_messages import Hello
 from peersub.overlays.core.links import Links
+from peersub.overlays.core.mirror_facts import (
+    HeldCopy,
+    MirrorFact,
+    OverlayDelivered,
+    OverlayServes,
+    SecureAsked,
+)
+from peersub.overlays.core.mirror_names import is_mirrors
 from peersub.overlays.core.protocol import Overlay
+from peersub.overlays.core.publication import Delivery
 from peersub.overlays.core.versions import (
     KEYS_FEATURE,
     PROTOCOL_VERSION,
@@ -109,6 +127,7 @@ class Node:
         self._digest = settings_digest(shared)
         self._peers: dict[int, Overlay] = {0: overlay}
         self._slots: tuple[int, ...] = (0,)
+        self._watcher: int | None = None
         self._links = Links(
             self.me, self.settings, self._hello, lambda: self._slots, self._relays_for
         )
@@ -146,11 +165,20 @@ class Node:
             self._tell_all()
         return links.take_effects()
 
-    def host(self, overlay: Overlay, *, passive: bool = False, feature: str = "") -> None:
+    def host(
+        self,
+        overlay: Overlay,
+        *,
+        passive: bool = False,
+        feature: str = "",
+        offers: tuple[str, ...] = (),
+        watches: bool = False,
+    ) -> None:
         """Another peer lives on this node from now on; links that are up it gets by Connect.
 
         A passive one must be there before the first link: it hears of all of them. One with a
         feature hears of those to nodes that offer it as well: others would not understand it.
+        `offers` are further features, which it uses towards those that offer them.
         """
         slot = overlay.me.slot
         assert overlay.me == self.me._replace(slot=slot), "the peer is of another node"
@@ -161,7 +189,9 @@ class Node:
             self._links.passive |= {slot}
         if feature:
             self._links.feature_of_slot[slot] = feature
-            self.features = (*self.features, feature)
+            self.features = (*self.features, feature, *offers)
+        if watches:
+            self._watcher = slot
         self._peers[slot] = overlay
         self._slots = tuple(self._peers)
 
@@ -276,9 +306,47 @@ class Node:
             elif isinstance(effect, Disconnect):
                 links.disconnect(slot, effect.peer, effect.reason)
             elif slot:
-                links.effects.append(_marked(slot, effect))
+                if isinstance(effect, TellOverlay):
+                    links.causes.add(0, effect.cause)
+                else:
+                    links.effects.append(_marked(slot, effect))
+            elif isinstance(effect, Deliver | DeliverBatch | SubscriptionReady | Secure):
+                links.effects.extend(self._show_watcher(effect))
             else:
                 links.effects.append(effect)
+
+    def _show_watcher(
+        self, effect: Deliver | DeliverBatch | SubscriptionReady | Secure
+    ) -> Iterable[Effect]:
+        """Let the watcher have what is for it; what of the effect is left for the driver."""
+        facts: list[MirrorFact] = []
+        left: Effect | None = effect
+        match effect:
+            case Secure(token, events):
+                left = None
+                if self._watcher is None:
+                    self._links.causes.add(0, Persisted(token))
+                facts.append(SecureAsked(token, events))
+            case SubscriptionReady(name) if is_mirrors(name):
+                left = None
+                facts.append(OverlayServes(name))
+            case Deliver(publication, names, hops, again):
+                its = tuple(filter(is_mirrors, names))
+                if its:
+                    others = tuple(name for name in names if not is_mirrors(name))
+                    left = Deliver(publication, others, hops, again) if others else None
+                    if publication.delivery is Delivery.BEST_EFFORT:
+                        facts.append(OverlayDelivered(HeldCopy(publication, its, hops)))
+            case DeliverBatch(batch, wanted, hops, again):
+                if any(is_mirrors(name) for name, _ in wanted):
+                    rest = tuple(each for each in wanted if not is_mirrors(each[0]))
+                    left = DeliverBatch(batch, rest, hops, again) if rest else None
+                    if batch.delivery is Delivery.BEST_EFFORT:
+                        facts.extend(_delivered(effect))
+        if self._watcher is not None:
+            for fact in facts:
+                self._links.causes.add(self._watcher, MirrorNews(fact))
+        return () if left is None else (left,)
 
     def _send(self, slot: int, send: Send) -> None:
         peer = send.peer
@@ -311,6 +379,19 @@ class Node:
         relays_for = getattr(self.overlay, "relays_for", None)
         peers: Iterable[PeerId] = self.overlay.links() if relays_for is None else relays_for(node)
         return peers
+
+
+def _delivered(effect: DeliverBatch) -> Iterable[OverlayDelivered]:
+    """The events of a batch that the watcher's subscriptions want, one by one."""
+    names_of: dict[int, list[str]] = {}
+    for name, rows in effect.wanted:
+        if is_mirrors(name):
+            for row in rows.tolist():
+                names_of.setdefault(row, []).append(name)
+    for row, publication in enumerate(effect.batch.publications()):
+        if row in names_of:
+            names = tuple(names_of[row])
+            yield OverlayDelivered(HeldCopy(publication, names, effect.hops))
 
 
 def _marked(slot: int, effect: Effect) -> Effect:

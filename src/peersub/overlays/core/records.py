@@ -12,6 +12,7 @@ from peersub.overlays.core.publication import Publication
 __all__ = [
     "BatchHandedOver",
     "BatchStored",
+    "DurableSubscriptionStored",
     "EventHandedOver",
     "EventSeen",
     "EventStored",
@@ -40,6 +41,14 @@ class NeighboursStored:
 @dataclass(frozen=True, slots=True)
 class SubscriptionStored:
     """A subscription of this node."""
+
+    subscription: str
+    filter: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class DurableSubscriptionStored:
+    """A subscription of this node whose acknowledged events are on the disks of several nodes."""
 
     subscription: str
     filter: Filter
@@ -108,6 +117,7 @@ Record: TypeAlias = (
     IdentityStored
     | NeighboursStored
     | SubscriptionStored
+    | DurableSubscriptionStored
     | SubscriptionRemoved
     | EventStored
     | EventHandedOver

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BATCHES_FEATURE",
+    "COPIES_FEATURE",
     "KEYS_FEATURE",
     "MIRRORS_FEATURE",
     "PROTOCOL_VERSION",
@@ -33,6 +34,9 @@ RUMOURS_FEATURE = "rumours"
 
 MIRRORS_FEATURE = "mirrors"
 """The node looks after durable subscriptions of others."""
+
+COPIES_FEATURE = "copies"
+"""The node says which events of durable subscriptions are on its disk, and watches for others."""
 
 
 def known_features(version: tuple[int, int], features: tuple[str, ...]) -> tuple[str, ...]:

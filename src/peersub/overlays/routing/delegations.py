@@ -177,9 +177,10 @@ class Delegations:
         task.failure = task.failure or confirm.failure
         self.check(task, now_ms)
 
-    def on_home_stored(self, task: Task, now_ms: int) -> None:
-        """What the task was to bring home is on disk."""
+    def on_home_stored(self, task: Task, now_ms: int, failure: str = "") -> None:
+        """What the task was to bring home is on disk, or on too few."""
         task.waits_for_home = False
+        task.failure = task.failure or failure
         self.check(task, now_ms)
 
     def check(self, task: Task, now_ms: int) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from peersub.filters.filter import Filter
@@ -30,6 +31,7 @@ from peersub.overlays.core.causes import (
     PeerInDoubt,
     PeerResumed,
     Persisted,
+    PersistFailed,
     Publish,
     PublishBatch,
     Restored,
@@ -168,12 +170,14 @@ class RoutingEngine:
             case PeerResumed(peer):
                 self._in_doubt.pop(peer, None)
                 self.delegations.repeat(peer, now_ms)
-            case Subscribe(name, wanted):
-                self._subscribe(name, wanted)
+            case Subscribe(name, wanted, _, durable):
+                self._subscribe(name, wanted, durable=durable)
             case Unsubscribe(name):
                 self._unsubscribe(name)
             case Persisted(token):
                 self.home.on_persisted(token)
+            case PersistFailed(token, reason):
+                self.home.on_persist_failed(token, reason)
             case Restored(records):
                 self._restore(records, now_ms)
             case ConsumerAcked():
@@ -288,8 +292,9 @@ class RoutingEngine:
 
     # --- subscriptions -------------------------------------------------------------------------
 
-    def _subscribe(self, name: str, wanted: Filter) -> None:
-        if not self.home.subscribe(name, wanted, lambda: self._on_subscription_stored(name)):
+    def _subscribe(self, name: str, wanted: Filter, *, durable: bool) -> None:
+        stored = partial(self._on_subscription_stored, name)
+        if not self.home.subscribe(name, wanted, stored, durable=durable):
             self._out.emit(Drop(f"the subscription {name} exists already, or there are too many"))
             return
         self.maintenance.subscribe(name, wanted)
@@ -435,27 +440,19 @@ class RoutingEngine:
     def _serve(self, task: Task, scope: Scope, now_ms: int) -> None:
         """Serve the scope, and wait until all of it is served."""
         content = task.publication
+        stored = partial(self.delegations.on_home_stored, task, now_ms)
         if isinstance(content, Batch):
             if self._topology.holds_me(scope):
                 at_home = self._batches.at_home(content)
                 task.waits_for_home = self.home.store_batch(
-                    content,
-                    at_home,
-                    task.hops,
-                    now_ms,
-                    lambda: self.delegations.on_home_stored(task, now_ms),
+                    content, at_home, task.hops, now_ms, stored, stored
                 )
         elif self._topology.holds_me(scope):
             if task.control:
                 if self.home.see(content.key, now_ms):
                     self._take_control(task.control, content, now_ms)
             else:
-                task.waits_for_home = self.home.store(
-                    content,
-                    task.hops,
-                    now_ms,
-                    lambda: self.delegations.on_home_stored(task, now_ms),
-                )
+                task.waits_for_home = self.home.store(content, task.hops, now_ms, stored, stored)
         self._spread_task(task, scope, now_ms)
         self.delegations.check(task, now_ms)
 

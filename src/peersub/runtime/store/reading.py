@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.core.records import IdentityStored, Record, SubscriptionStored
+from peersub.overlays.core.records import DurableSubscriptionStored, IdentityStored, Record
 from peersub.overlays.core.store_marks import StoreMark
 from peersub.runtime.store.facts import IDENTITY, LOG_EPOCH, NEIGHBOURS, commits, fact
 from peersub.runtime.store.history import restored_events
@@ -150,7 +150,7 @@ def restored_records(connection: sqlite3.Connection) -> tuple[Record, ...]:
         with suppress(WireError):  # A damaged one is no reason not to start.
             records.append(decode_record(neighbours))
     records.extend(
-        SubscriptionStored(durable.name, durable.filter)
+        DurableSubscriptionStored(durable.name, durable.filter)
         for durable in durable_subscriptions(connection)
     )
     return (*records, *restored_events(connection))

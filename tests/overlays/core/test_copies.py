@@ -1,0 +1,245 @@
+"""An acknowledged event is on the disks of as many nodes as promised, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlays.core.mirror_world import SETTINGS, MirrorWorld
+from peersub.overlays.core.mirror_copies import Copies, Group
+from peersub.overlays.core.mirror_duties import MirrorSide
+from peersub.overlays.core.mirror_settings import MirrorSettings
+from strategies import examples
+
+WATCHED = replace(SETTINGS, witnesses=1)
+
+
+def watched_world(names: str = "hxyz", settings: MirrorSettings = WATCHED) -> MirrorWorld:
+    """A world with a durable subscription on h, which others look after."""
+    world = MirrorWorld(names, settings)
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    return world
+
+
+def test_nobody_confirms_before_an_event_is_on_two_disks():
+    world = watched_world()
+    (witness,) = world.peers["h"].home.witnesses
+    mirror = world.peers["h"].home.mirror
+    assert sorted(world.publish_acknowledged("h", "s", "e1", 7)) == sorted(["h", mirror, witness])
+    assert world.answers(7) == {}
+    world.settle()
+    assert world.answers(7) == {"h": "", mirror: "", witness: ""}
+    assert sorted(world.on_disks("h", "s", "e1")) == sorted(["h", mirror])
+
+
+def test_one_copy_needs_no_mirror_and_still_somebody_watches():
+    world = watched_world("hxy", replace(WATCHED, copies=1))
+    assert world.peers["h"].home.mirror is None and len(world.peers["h"].home.witnesses) == 1
+    (witness,) = world.peers["h"].home.witnesses
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.settle()
+    assert world.answers(7) == {"h": "", witness: ""}
+    world.stop("h")
+    world.publish_acknowledged("h", "s", "e2", 8)
+    world.pass_ms(WATCHED.lost_ms + 1_000)
+    assert world.answers(8)[witness] == "" and world.on_disks("h", "s", "e2") == [witness]
+    world.start("h")
+    world.pass_ms(2_000)
+    assert world.disks["h"].log["s"] == ["e1", "e2"]
+
+
+def test_who_is_alone_waits_and_then_fails_in_clear_words():
+    world = watched_world("h")
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(SETTINGS.copies_wait_ms - 1_000)
+    assert world.answers(7) == {}
+    world.pass_ms(2_000)
+    reason = world.answers(7)["h"]
+    assert "1 of 2 nodes" in reason and "--copies 1" in reason and "may have reached" in reason
+    # Whoever asks again waits again.
+    world.publish_acknowledged("h", "s", "e1", 8)
+    world.pass_ms(1_000)
+    assert world.answers(8) == {}
+
+
+def test_copies_that_come_late_are_as_good():
+    world = MirrorWorld("hx", WATCHED)
+    world.subscribe("h", "s")
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(1_000)
+    assert world.answers(7) == {}
+    world.link("h", "x")
+    world.pass_ms(1_000)
+    assert world.answers(7)["h"] == "" and world.on_disks("h", "s", "e1") == ["h", "x"]
+
+
+def test_home_and_mirror_die_together_and_two_others_hold():
+    world = watched_world()
+    (witness,) = world.peers["h"].home.witnesses
+    mirror = world.peers["h"].home.mirror
+    assert mirror is not None
+    world.stop("h")
+    world.stop(mirror)
+    assert world.publish_acknowledged("h", "s", "e1", 7) == [witness]
+    world.settle()
+    assert world.answers(7) == {}
+    world.pass_ms(SETTINGS.lost_ms + 1_000)
+    assert world.answers(7)[witness] == ""
+    assert len(world.on_disks("h", "s", "e1")) == 2
+    for node in ("h", mirror):
+        world.start(node)
+    world.link_all()
+    world.pass_ms(5_000)
+    assert world.disks["h"].log["s"] == ["e1"]
+    world.consume("h", "s")
+    world.pass_ms(2_000)
+    assert all(world.retained(node, "h") == [] for node in "xyz")
+
+
+def test_a_mirror_that_dies_is_replaced_before_the_next_acknowledgement():
+    world = watched_world()
+    mirror = world.peers["h"].home.mirror
+    assert mirror is not None
+    world.stop(mirror)
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.settle()
+    assert world.answers(7) == {}
+    world.pass_ms(SETTINGS.lost_ms + 200)
+    assert world.answers(7)["h"] == "" and len(world.on_disks("h", "s", "e1")) == 2
+    assert world.peers["h"].home.mirror not in (None, mirror)
+
+
+def test_a_home_that_is_away_for_too_long_is_suspended_and_its_consumer_hears_of_it():
+    world = watched_world(settings=replace(WATCHED, away_max_ms=10_000))
+    world.stop("h")
+    world.pass_ms(5_000)
+    assert world.publish_acknowledged("h", "s", "e1", 7) != []
+    world.pass_ms(7_000)
+    assert world.publish_acknowledged("h", "s", "e2", 8) == []  # Nobody waits for it.
+    world.start("h")
+    world.link_all()
+    world.pass_ms(3_000)
+    assert "s" in world.keepers["h"].gaps and world.disks["h"].log["s"] == ["e1"]
+    assert world.publish_acknowledged("h", "s", "e3", 9) != []
+    world.pass_ms(2_000)
+    assert world.answers(9)["h"] == ""
+
+
+def test_a_home_of_an_earlier_version_is_mirrored_as_before():
+    world = MirrorWorld("hx", WATCHED, counts_copies=False)
+    world.link("h", "x")
+    world.subscribe("h", "s")
+    world.settle()
+    assert world.keepers["h"].ready_names == ["s"] and world.mirrors_of("h") == ["x"]
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.settle()
+    assert world.answers(7)["x"] == ""  # As soon as it is on its own disk.
+    world.pass_ms(1_000)
+    assert world.answers(7)["h"] == ""  # It learns by the walk that the other one has it.
+
+
+# --- under faults ------------------------------------------------------------------------------
+
+steps = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4), st.integers(0, 4)), max_size=50)
+
+
+def play(happenings: list[tuple[int, int, int]]) -> list[str]:
+    """Let nodes come and go while events are published; what is wrong in the end."""
+    names = "hvxyz"
+    world = MirrorWorld(names, WATCHED)
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    asked: dict[int, list[str]] = {}
+    safe: list[int] = []
+    wrong: list[str] = []
+    consumed: list[str] = []
+
+    def look() -> None:
+        """An event that all who got it have confirmed is acknowledged: by then it is on disks."""
+        for token, got in asked.items():
+            answers = world.answers(token)
+            is_told = got and all(answers.get(node) == "" for node in got if node in world.peers)
+            if token in safe or not is_told or not any(node in world.peers for node in got):
+                continue
+            safe.append(token)
+            event_id = f"e{token}"
+            if event_id not in consumed and len(world.on_disks("h", "s", event_id)) < 2:
+                wrong.append(f"{event_id} is confirmed too early")
+
+    for kind, one, other in happenings:
+        node, far = names[one], names[other]
+        if kind <= 2:
+            token = len(asked) + 1
+            asked[token] = world.publish_acknowledged("h", "s", f"e{token}", token)
+        elif kind == 3 and node in world.peers:
+            world.stop(node)
+        elif kind == 4 and node not in world.peers:
+            world.start(node)
+            world.link_all()
+        elif kind == 5:
+            world.unlink(node, far)
+        elif kind == 6 and "h" in world.peers:
+            consumed += world.consume("h", "s", other)
+        elif kind == 7:
+            world.pass_ms(one * 400)
+        for _ in range(other * 3):
+            world.step()
+            look()
+    for node in names:
+        if node not in world.peers:
+            world.start(node)
+    world.link_all()
+    for _ in range(20):
+        world.pass_ms(1_000)
+        look()
+    log = world.disks["h"].log["s"]
+    wrong += [f"e{token} is lost" for token in safe if f"e{token}" not in log]
+    wrong += [f"{event} is there twice" for event in set(log) if log.count(event) > 1]
+    return wrong
+
+
+@examples(150)
+@given(steps)
+def test_what_all_have_confirmed_is_on_two_disks_and_reaches_the_home(happenings):
+    assert play(happenings) == []
+
+
+def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Copies.secure
+
+    def secure(self: Copies, token: int, events: list, now_ms: int) -> None:  # type: ignore[type-arg]
+        told(self, token, events, now_ms)
+        for key in list(self._open):
+            self._settle(key, None)
+
+    monkeypatch.setattr(Copies, "secure", secure)
+
+
+def _not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MirrorSide, "stand_in", lambda *_: None)
+    group = MirrorSide.group
+
+    def lonely(self: MirrorSide, home: str) -> Group | None:
+        found = group(self, home)
+        return None if found is None or found.leader == home else found._replace(copies=1)
+
+    monkeypatch.setattr(MirrorSide, "group", lonely)
+
+
+@pytest.mark.parametrize("plant", [_too_early, _not_replaced])
+def test_a_planted_mistake_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    away = [(3, node, 0) for node in range(5)]
+    stories = [
+        [one, two, (0, 0, 1), (7, 4, 1), (0, 0, 1), (7, 4, 1)] for one in away for two in away
+    ]
+    assert any(play(story) for story in stories)
