@@ -297,6 +297,30 @@ def node_process(*arguments, **variables):
                 process.communicate()
 
 
+def test_a_node_that_nobody_answers_says_so_in_its_log_and_goes_on(nowhere):
+    arguments = ("--listen", "127.0.0.1:0", "--join", nowhere, "--log-format", "json")
+    with node_process(*arguments) as (process, member):
+        process.send_signal(signal.SIGHUP)
+        with connect(member["member"]) as light:
+            status = light.status()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert all(line.keys() >= {"time", "level", "logger", "message"} for line in lines)
+    (said,) = (line for line in lines if "cannot join" in line["message"])
+    assert nowhere in said["message"] and said["level"] == "warning"
+    assert any("no permissions to read again" in line["message"] for line in lines)
+    assert status["version"] and status["uptime_s"] >= 0 and status["memory_bytes"] > 0
+    assert status["events"]["published"] == 0 and status["behind"] == {"clients": [], "links": []}
+
+
+@pytest.mark.parametrize("option", ["--log-level", "--log-format"])
+def test_a_log_that_there_is_not(run, option):
+    done = run("node", option, "loud")
+    assert done.code == 2 and f"{option}: one of" in done.err
+
+
 def test_two_nodes_a_subscriber_and_a_publisher(run):
     with node_process("--listen", "127.0.0.1:0") as (first, member):
         address = member["member"]

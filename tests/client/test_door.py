@@ -9,6 +9,7 @@ from client.turns import on_loop, settle, until
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.runtime.byte_budget import ENTRY_BYTES
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
 from peersub.runtime.client_shares import DurableHolders
@@ -379,6 +380,7 @@ async def test_large_events_count_by_their_size():
         "identity": "",
         "subscriptions": 1,
         "queued_events": 3,
+        "queued_bytes": 3 * (len(body) + ENTRY_BYTES + 2),
         "dropped_events": 3,
         "publications_under_way": 0,
     }

@@ -19,7 +19,8 @@ from peersub.runtime.security.authority import Authority
 from peersub.runtime.security.identity import Role
 from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.security.settings import TlsSettings
-from peersub.runtime.serving import served_node
+from peersub.runtime.security.tls import client_context
+from peersub.runtime.serving import reload_files, served_node
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.transport import TransportSettings
 
@@ -54,6 +55,38 @@ async def second_node(files, first):
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
     return authority_in(tmp_path_factory.mktemp("theirs"))
+
+
+@on_loop
+async def test_a_certificate_that_is_read_again_is_shown_from_then_on(tmp_path, caplog):
+    files, now = authority_in(tmp_path), datetime.now(UTC)
+    node, gate = served_node(NodeSettings(columns=False), files["n1"])
+    await node.start()
+
+    async def serial_shown():
+        await (await connect(node.name, tls=files["ann"])).close()
+        host, port = split_address(node.name)
+        context = client_context(files["ann"])
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+        serial = writer.get_extra_info("peercert")["serialNumber"]
+        writer.close()
+        return serial
+
+    try:
+        first = await serial_shown()
+        for name in ("n1.pem", "n1.key"):
+            (tmp_path / name).unlink()
+        Authority(tmp_path).issue("n1", Role.NODE, now)
+        assert await serial_shown() == first
+        await reload_files(node, gate)
+        second = await serial_shown()
+        assert second != first
+        (tmp_path / "n1.pem").write_text("nonsense")
+        await reload_files(node, gate)
+        assert "the certificate stays as it is" in caplog.text
+        assert await serial_shown() == second
+    finally:
+        await node.stop()
 
 
 @asynccontextmanager

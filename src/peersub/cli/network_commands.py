@@ -178,6 +178,20 @@ def _node(
             help="Write all that happens, as JSON Lines; for peersub explain.",
         ),
     ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            envvar="PEERSUB_NODE_LOG_LEVEL",
+            help="Log from debug, info (default), warning or error on, to standard error.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM", envvar="PEERSUB_NODE_LOG_FORMAT", help="text (default) or json."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Say {"listening": …} and {"member": …} on stdout.')
     ] = False,
@@ -204,6 +218,8 @@ def _node(
         permissions=permissions,
         insecure=insecure,
         trace=trace,
+        log_level=log_level,
+        log_format=log_format,
     )
     return run_node(options, config, as_json=as_json)
 

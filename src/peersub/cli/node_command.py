@@ -1,10 +1,14 @@
-"""`peersub node`: run a node until it is told to leave (SIGTERM, SIGINT)."""
+"""`peersub node`: run a node until it is told to leave (SIGTERM, SIGINT).
+
+SIGHUP makes it read its certificate and the permissions again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
+import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,18 +18,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from peersub.cli.failures import CommandError, ExitCode
 from peersub.cli.light_client import tls_settings
+from peersub.cli.node_logging import set_up_logging
 from peersub.cli.node_options import NodeOptions, node_settings, with_file
-from peersub.cli.output import note, say
+from peersub.cli.output import say
 from peersub.files.errors import FileError, one_line
 
 if TYPE_CHECKING:
     from peersub.overlays.core.causes import Cause
     from peersub.overlays.core.effects import Effect
+    from peersub.runtime.client_gate import ClientGate
     from peersub.runtime.live_node import LiveNode
     from peersub.runtime.security.settings import TlsSettings
     from peersub.runtime.settings import NodeSettings
 
 __all__ = ["run_node"]
+
+_log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.005
 """How often it is looked whether the node listens, while it starts."""
@@ -36,18 +44,19 @@ def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
     from peersub.runtime.serving import served_node
 
     options = with_file(options, config)
+    set_up_logging(options.log_level or "info", options.log_format or "text")
     settings = node_settings(options)
     tls = tls_settings(options.tls, options.tls_key, options.tls_ca)
     _check_security(options, settings.listen, tls)
     with _traced(options.trace, settings) as trace:
         observer = None if trace is None else trace.observe
         permissions = None if options.permissions is None else Path(options.permissions)
-        node, _ = served_node(settings, tls, permissions, observer)
+        node, gate = served_node(settings, tls, permissions, observer)
         if trace is not None:
             trace.node = node
         # What was loaded stays: a collection that looks at all of it makes the node fall silent.
         gc.freeze()
-        return asyncio.run(_serve(node, as_json=as_json))
+        return asyncio.run(_serve(node, gate, as_json=as_json))
 
 
 def _check_security(options: NodeOptions, listen: str, tls: TlsSettings | None) -> None:
@@ -90,9 +99,19 @@ def _traced(name: str | None, settings: NodeSettings) -> Iterator[_Trace | None]
         raise FileError(name, f"it cannot be written ({reason})", "Check --trace.") from None
 
 
-async def _serve(node: LiveNode, *, as_json: bool) -> int:
+async def _serve(node: LiveNode, gate: ClientGate, *, as_json: bool) -> int:
+    from peersub.runtime.serving import reload_files
+
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(reload_files(node, gate))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stopping.set)
     starting = asyncio.create_task(_start(node, as_json=as_json))
@@ -107,10 +126,10 @@ async def _serve(node: LiveNode, *, as_json: bool) -> int:
     try:
         starting.result()
         for notice in node.notices:
-            note(f"peersub: {one_line(notice)}")
+            _log.info("%s", one_line(notice))
         _tell(node, "member", "takes part", as_json=as_json)
         await stop
-        note(f"peersub: node {node.name} leaves")
+        _log.info("node %s leaves", node.name)
     finally:
         stop.cancel()
         await node.stop()
@@ -135,10 +154,8 @@ async def _start(node: LiveNode, *, as_json: bool) -> None:
 def _tell(node: LiveNode, event: str, words: str, *, as_json: bool) -> None:
     settings = node.settings
     if as_json:
-        about = {"overlay": settings.overlay, "network": settings.network}
-        say(json.dumps({event: node.name, **about}))
+        said = {"overlay": settings.overlay, "network": settings.network}
+        say(json.dumps({event: node.name, **said}))
         sys.stdout.flush()
-    note(
-        f"peersub: node {node.name} {words} "
-        f"(overlay {settings.overlay}, network {settings.network!r})"
-    )
+    about = f"(overlay {settings.overlay}, network {settings.network!r})"
+    _log.info("node %s %s %s", node.name, words, about)

@@ -58,6 +58,8 @@ class NodeOptions:
     permissions: str | None = None
     insecure: bool | None = None
     trace: str | None = None
+    log_level: str | None = None
+    log_format: str | None = None
 
 
 _NAMES: Final = {each.name.replace("_", "-"): each for each in fields(NodeOptions)}

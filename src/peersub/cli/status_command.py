@@ -46,6 +46,7 @@ def _show(status: Mapping[str, Any]) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     overlay = status.get("overlay", {})
     console.print(f"node {escape_line(status['node'])} of the network {status['network']!r}")
+    _show_figures(console, status)
     rows = {name: _short(value) for name, value in overlay.items() if _is_plain(value)}
     rows["subscriptions"] = str(status.get("subscriptions", 0))
     rows["publications under way"] = str(status.get("publications_under_way", 0))
@@ -64,6 +65,28 @@ def _show(status: Mapping[str, Any]) -> None:
     )
     counters = status.get("counters", {})
     _table(console, "counters", ("what", "times"), [[k, f"{v:,}"] for k, v in counters.items()])
+
+
+def _show_figures(console: Console, status: Mapping[str, Any]) -> None:
+    """Version, uptime, rates, memory, and who is behind; a client without the right sees none."""
+    if "version" not in status:
+        return
+    events, memory = status["events"], status["memory_bytes"]
+    links = status["connections"]["links"].values()
+    clients = status.get("clients", {}).values()
+    queued = sum(link["queued_bytes"] for link in links)
+    queued += sum(client["queued_bytes"] for client in clients)
+    behind = [name for names in status.get("behind", {}).values() for name in names]
+    rows = [
+        ["version", status["version"]],
+        ["uptime", f"{status['uptime_s']:,} s"],
+        ["events published", f"{events['published']:,} ({events['published_per_second']:,.1f}/s)"],
+        ["events delivered", f"{events['delivered']:,} ({events['delivered_per_second']:,.1f}/s)"],
+        ["memory", "unknown" if memory is None else f"{memory / 1_048_576:,.1f} MiB"],
+        ["queued bytes", f"{queued:,}"],
+        ["behind", ", ".join(behind) or "nobody"],
+    ]
+    _table(console, "node", ("what", "value"), rows)
 
 
 def _show_links(console: Console, status: Mapping[str, Any]) -> None:

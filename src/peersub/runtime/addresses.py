@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from ipaddress import ip_address
 
-__all__ = ["is_anywhere", "join_address", "split_address"]
+__all__ = ["is_anywhere", "join_address", "split_address", "words_of"]
 
 PORT_MAX = 65_535
 
@@ -47,3 +49,14 @@ def join_address(host: str, port: int) -> str:
     '[::1]:7001'
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def words_of(error: Exception) -> str:
+    """Why an address cannot be reached, in the system's words and without the address.
+
+    >>> words_of(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 7001)"))
+    'Connection refused'
+    """
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return str(error) if isinstance(error, ssl.SSLError) else os.strerror(error.errno)
+    return str(error) or type(error).__name__

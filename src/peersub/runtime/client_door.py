@@ -40,6 +40,7 @@ from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
 from peersub.runtime.client_status import StatusAnswers
 from peersub.runtime.client_texts import client_named, narrowing_of, text_of
 from peersub.runtime.filter_budget import FilterBudget, permit_filter
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.sinks import DurableOptions
 from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
@@ -78,6 +79,9 @@ CHANGES_PER_TURN: Final = 32
 """Subscriptions of a client that begin or end in one turn of the loop."""
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
+
+
+_log = NodeLog(__name__)
 
 
 class ClientDoor:
@@ -293,6 +297,7 @@ class ClientDoor:
             self._subscribe(consumer, message.since, moved=moved)
         except ValueError as error:
             self._forget(number)
+            _log.warning("%s (%s): subscription refused: %s", self.label, self.identity, str(error))
             ended = SubscriptionState(number, SubscriptionPhase.ENDED, text_of(error))
             self._connection.send((ended,))
             return
@@ -523,6 +528,7 @@ class ClientDoor:
             "identity": self._connection.identity,
             "subscriptions": len(consumers),
             "queued_events": sum(map(len, consumers)),
+            "queued_bytes": self._usage.queued.used,
             "dropped_events": sum(consumer.dropped for consumer in consumers),
             "publications_under_way": len(self._publications),
         }

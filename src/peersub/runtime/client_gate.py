@@ -23,6 +23,7 @@ from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable
 from peersub.runtime.connection import Connection, Handler
 from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.liveness import FOR_CLIENTS
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.pace import Pace
 from peersub.runtime.security.identity import PeerIdentity, Role
 from peersub.runtime.security.permissions import Permissions, PermissionsError
@@ -40,6 +41,9 @@ RENEWED_AT_ONCE: Final = 64
 """Subscriptions that are narrowed anew in one turn of the loop."""
 LOOK_AGAIN_S: Final = 0.01
 """How often it is looked whether a full connection has room."""
+
+
+_log = NodeLog(__name__)
 
 
 class ClientGate:
@@ -85,6 +89,7 @@ class ClientGate:
         if refusal is None:
             refusal = rules.refusal(_identity_of(connection))
         if refusal is not None:
+            _log.warning("client refused: %s", refusal)
             connection.send((ClientRefused(refusal),))
             connection.close(refusal)
             return True
@@ -158,8 +163,17 @@ class ClientGate:
     def status(self) -> dict[str, Any]:
         """The node and its clients as plain values."""
         clients = {door.label: door.status() for door in self._doors}
-        filters = self._budget.status()
-        return {**self._node.status(), "filters": filters, "clients": clients}
+        node = self._node.status()
+        links = node.get("connections", {}).get("links", {})
+        return {
+            **node,
+            "filters": self._budget.status(),
+            "clients": clients,
+            "behind": {
+                "clients": [label for label, each in clients.items() if each["queued_events"]],
+                "links": [name for name, each in links.items() if each["is_behind"]],
+            },
+        }
 
     def status_for(self, identity: str, rules: ClientRules) -> dict[str, Any]:
         """What of the status a client may know: what is its own, unless it may observe."""

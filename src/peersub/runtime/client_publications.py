@@ -18,6 +18,7 @@ from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX
 from peersub.runtime.client_ports import ClientConnection, ClientRules, ServingNode
 from peersub.runtime.client_queue import content_bytes
+from peersub.runtime.logs import NodeLog
 from peersub.wire.client_messages import (
     PublishBatchWanted,
     PublishedBefore,
@@ -30,6 +31,9 @@ __all__ = ["ClientPublications"]
 
 RELIEF_CHECK_S: Final = 0.1
 """How often it is looked whether links are still congested, should nobody say so."""
+
+
+_log = NodeLog(__name__)
 
 
 class ClientPublications:
@@ -106,6 +110,7 @@ class ClientPublications:
             if refusal is None:
                 permitted.append(publication)
             else:
+                _log.warning("%s may not publish: %s", self._connection.identity, refusal)
                 self._on_ended(publication.name, refusal, 0)
         if permitted:
             self._node.publish(permitted, self._on_ended)

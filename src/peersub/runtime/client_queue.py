@@ -15,6 +15,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.byte_budget import ByteShare
+from peersub.runtime.logs import NodeLog
 from peersub.wire.client_messages import Overflow, SubscriptionPhase
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def event_bytes(publication: Publication) -> int:
 def content_bytes(content: Publication | Batch) -> int:
     """About what an event, or a batch of them, takes."""
     return content.size if isinstance(content, Batch) else event_bytes(content)
+
+
+_log = NodeLog(__name__)
 
 
 class Waiting(NamedTuple):
@@ -313,6 +317,7 @@ class QueuedConsumer:
         """Whether there is room, at the cost of others where the overflow says so."""
         if self._has_room(content, size, count):
             return True
+        _log.warning("the consumer of %s is slow: %s events wait for it", self.name, self._count)
         if self.is_durable:
             # It stays in the log: whoever takes hold again gets it.
             self.is_held = False

@@ -1,8 +1,14 @@
-"""What a live node counts: how often something was dropped, refused or lost, by reason."""
+"""What a live node counts: how often something was dropped, refused or lost, by reason.
+
+The log says so as well (`logs`): a node that counts something has met with something unusual.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
+
+from peersub.runtime.logs import NodeLog
 
 __all__ = ["REASONS_MAX", "Counters"]
 
@@ -10,6 +16,17 @@ REASONS_MAX = 256
 """Different reasons that are counted; a further one counts as `OTHER`."""
 
 OTHER = "other reasons"
+
+_GRAVE: Final = (
+    "the disk refused",
+    "events that the log had no room for",
+    "an event dropped because a link's queue is full",
+    "a silent link that was given up",
+    "most links were silent at once",
+)
+"""How reasons begin that somebody should look into."""
+
+_log = NodeLog(__name__)
 
 
 class Counters:
@@ -32,6 +49,8 @@ class Counters:
         if reason not in self._counts and len(self._counts) >= REASONS_MAX:
             reason = OTHER
         self._counts[reason] += count
+        say = _log.warning if reason.startswith(_GRAVE) else _log.info
+        say("counted: %s", reason, thing=reason)
 
     def __getitem__(self, reason: str) -> int:
         return self._counts[reason]

@@ -37,6 +37,7 @@ from peersub.overlays.core.effects import (
     Drop,
     Effect,
     MirrorWork,
+    Notice,
     Persist,
     ProposeMove,
     PublishCompleted,
@@ -54,6 +55,7 @@ from peersub.overlays.core.records import Record
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.transport import Transport
 
 __all__ = ["Driver", "Outside"]
@@ -61,6 +63,9 @@ __all__ = ["Driver", "Outside"]
 _PEERS_KEPT_MAX: Final = 65_536
 FAILURES_KEPT_MAX: Final = 64
 """Nodes of which is remembered why they could not be reached."""
+
+
+_log = NodeLog(__name__)
 
 
 class Outside(Protocol):
@@ -160,6 +165,7 @@ class Driver:
                 effect.name or effect.event_id, effect.reason
             ),
             Drop: self._drop,
+            Notice: self._notice,
         }
 
     @property
@@ -195,7 +201,10 @@ class Driver:
         self.transport.connect(effect.node)
 
     def _disconnect(self, effect: Disconnect) -> None:
-        self.transport.disconnect(effect.peer.node, effect.reason)
+        node = effect.peer.node
+        if self.node.refusals.get(node) == effect.reason:
+            _log.warning("%s and this node do not fit together: %s", node, effect.reason)
+        self.transport.disconnect(node, effect.reason)
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._cancel(effect.timer)
@@ -231,6 +240,9 @@ class Driver:
 
         self._outside.persist(records, then)
 
+    def _notice(self, effect: Notice) -> None:
+        _log.info("%s %s", effect.text, effect.about)
+
     def _drop(self, effect: Drop) -> None:
         self._counters.add(_kind_of_reason(effect))
 
@@ -247,6 +259,7 @@ class Driver:
     def on_link_up(self, node: str) -> None:
         """There is a connection to the node."""
         self.failures.pop(node, None)
+        _log.info("linked with %s", node)
         self.tell(PeerConnected(self._peer(node)))
 
     def on_link_failed(self, node: str, reason: str, *, refused: bool = False) -> None:
@@ -254,6 +267,8 @@ class Driver:
         if node not in self.failures and len(self.failures) >= FAILURES_KEPT_MAX:
             del self.failures[next(iter(self.failures))]
         self.failures[node] = reason
+        if refused:
+            _log.warning("no link with %s: %s", node, reason)
         self.tell(ConnectFailed(node, reason, refused))
 
     def on_link_lost(self, node: str, reason: str) -> None:
@@ -264,6 +279,10 @@ class Driver:
     def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
         """Nothing is heard over the connection, or something is again."""
         peer = self._peer(node)
+        if in_doubt:
+            _log.info("%s is in doubt: nothing is heard of it", node)
+        else:
+            _log.info("%s is heard again", node)
         self.tell(PeerInDoubt(peer) if in_doubt else PeerHeard(peer))
 
     def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:

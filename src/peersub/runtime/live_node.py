@@ -8,7 +8,6 @@ All methods are called on the loop that `start` ran on.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -48,6 +47,8 @@ from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.figures import NodeFigures
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.pace import LoopMonitor
 from peersub.runtime.settings import NodeSettings, live_settings
@@ -85,10 +86,12 @@ PUBLISHED_REMEMBERED_MAX: Final = 65_536
 """Events that clients published here, so that publishing one again can be told from the first."""
 PUBLISHED_HORIZON_MS: Final = 600_000
 ENDED: Final = "the node has ended"
+CONTACTS_SAID_MAX: Final = 3
+"""Nodes to join that are named when none of them answers."""
 UNANSWERED_MS: Final = 1_500
 """After which it is said that none of the nodes to join answers."""
 
-_log = logging.getLogger(__name__)
+_log = NodeLog(__name__)
 
 
 class StartError(RuntimeError):
@@ -102,8 +105,10 @@ def _has_columns() -> bool:
 
 def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
     """Why a node could not join, by what is known of each that it asked."""
-    told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in contacts]
-    return f"cannot join via {', '.join(told)}"
+    named = contacts[:CONTACTS_SAID_MAX]
+    told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in named]
+    more = f" and {len(contacts) - len(named)} more" if len(contacts) > len(named) else ""
+    return f"cannot join via {', '.join(told)}{more}"
 
 
 def _load_columns() -> None:
@@ -151,6 +156,7 @@ class LiveNode:
         self.on_client_connection = on_client
         self.bodies = BodyReader()
         self._clock = Clock()
+        self._figures = NodeFigures(self._clock.now_ms)
         self._observer = observer
         self._overlay_settings = live_settings(settings.overlay, settings.overlay_settings)
         self._name = ""
@@ -341,6 +347,7 @@ class LiveNode:
         for publication in publications:
             is_new = self._published.add(publication.key, now_ms)
             self._wait(publication.name, on_ended, 0 if is_new else 1)
+        self._figures.published(len(publications))
         driver.tell(Publish(tuple(publications)))
 
     def _wait(self, name: str, on_ended: OnEnded | None, seen: int) -> None:
@@ -357,6 +364,7 @@ class LiveNode:
         driver = self._running()
         new = self._published.add_batch(batch, self._clock.now_ms())
         self._wait(batch.name, on_ended, len(batch) - len(new))
+        self._figures.published(len(batch))
         driver.tell(PublishBatch(batch))
 
     def is_congested(self) -> bool:
@@ -506,6 +514,7 @@ class LiveNode:
         return {
             "node": self._name,
             "network": self.settings.network,
+            **self._figures.as_dict(),
             "overlay": {"name": self.settings.overlay, **described["overlay"]},
             "links": described["links"],
             "refused": dict(driver.node.refusals),
@@ -525,6 +534,7 @@ class LiveNode:
     def on_deliver(self, effect: Deliver) -> None:
         """An event for subscriptions of this node."""
         sinks, publication, hops = self._sinks, effect.publication, effect.hops
+        self._figures.delivered(len(effect.subscriptions))
         durable: list[str] = []
         for name in effect.subscriptions:
             sink = sinks.get(name)
@@ -538,6 +548,7 @@ class LiveNode:
     def on_deliver_batch(self, effect: DeliverBatch) -> None:
         """Many events for subscriptions of this node."""
         sinks, batch, hops = self._sinks, effect.batch, effect.hops
+        self._figures.delivered(sum(len(rows) for _, rows in effect.wanted))
         durable: list[tuple[str, np.ndarray]] = []
         for name, rows in effect.wanted:
             sink = sinks.get(name)

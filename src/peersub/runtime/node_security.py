@@ -47,6 +47,7 @@ class NodeSecurity:
     """
 
     def __init__(self, settings: TlsSettings, revocations: Path | None = None) -> None:
+        self._settings = settings
         self.server_tls = server_context(settings)
         self.client_tls = client_context(settings)
         self._verifier = Verifier(settings.ca)
@@ -56,6 +57,19 @@ class NodeSecurity:
         self.now_s: Callable[[], float] = time.time
         warning = key_warning(settings.key)
         self.notices = [] if warning is None else [warning]
+
+    def reload(self) -> None:
+        """Read the node's own certificate and key again: connections from now on show them.
+
+        Those that are there go on. The authority stays: another one is another network.
+
+        Raises:
+            SecurityError: the files cannot be used; all is as before.
+        """
+        files = self._settings
+        server_context(files)  # Whatever is wrong with them is found before anything changes.
+        for context in (self.server_tls, self.client_tls):
+            context.load_cert_chain(files.certificate, files.key)
 
     def spread(self, node: Node, on_revoked: Callable[[], None]) -> None:
         """Let the node, which has no links yet, hear and tell what was taken back."""

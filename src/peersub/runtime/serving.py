@@ -10,6 +10,7 @@ from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.clock import Clock
 from peersub.runtime.live_node import LiveNode
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.settings import NodeSettings
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from peersub.runtime.node_security import NodeSecurity
     from peersub.runtime.security.settings import TlsSettings
 
-__all__ = ["served_node"]
+__all__ = ["reload_files", "served_node"]
 
 REVOCATIONS: Final = "revocations.jsonl"
 """Where a node with a data folder keeps which certificates were taken back."""
+
+
+_log = NodeLog(__name__)
 
 
 def served_node(
@@ -60,3 +64,21 @@ def served_node(
     gate.permissions_file = file
     node.on_client_connection = gate
     return node, gate
+
+
+async def reload_files(node: LiveNode, gate: ClientGate) -> None:
+    """Read certificate and permissions again; what cannot be used stays as it is, and is logged."""
+    if node.security is not None:
+        try:
+            node.security.reload()
+            _log.info("the certificate was read again")
+        except ValueError as error:
+            _log.error("the certificate stays as it is: %s", str(error))
+    if gate.permissions_file is not None:
+        try:
+            await gate.reload()
+            _log.info("the permissions were read again")
+        except ValueError as error:
+            _log.error("the permissions stay as they are: %s", str(error))
+    if node.security is None and gate.permissions_file is None:
+        _log.info("there are no certificates and no permissions to read again")

@@ -28,7 +28,7 @@ from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX
 from peersub.overlays.core.link_messages import LinkAccepted, LinkOpen, LinkRejected
 from peersub.overlays.core.messages import Message
 from peersub.runtime.accepting import MADE_ROOM, Acceptor, least_welcome
-from peersub.runtime.addresses import split_address
+from peersub.runtime.addresses import split_address, words_of
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
 from peersub.runtime.security.rate_limit import RateLimit
@@ -156,8 +156,7 @@ class Transport:
         self._expiry = expiry
         self._attempts: dict[str, _Attempt] = {}
         self._failures: dict[str, tuple[int, int, str, bool]] = {}
-        """Per node: attempts in a row that failed, until when it is not dialled, why, and whether
-        it refuses."""
+        """Per node: failures in a row, until when it is not dialled, why, whether it refuses."""
         self._open: dict[Connection, None] = {}
         """All that are not gone yet, those that were let go among them."""
         self._unnamed: dict[Connection, None] = {}
@@ -281,6 +280,7 @@ class Transport:
                     "bytes_out": link.connection.bytes_out,
                     "queued_bytes": link.connection.queued_bytes,
                     "events_dropped": link.connection.events_dropped,
+                    "is_behind": link.in_doubt or link.connection.is_congested(),
                 }
                 for node, link in sorted(self.links.items())
             },
@@ -324,7 +324,7 @@ class Transport:
         except TimeoutError:
             reason = "nobody answers"
         except (OSError, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reason = words_of(error)
             refused = isinstance(error, ssl.SSLCertVerificationError)
         if reason and self._attempts.get(node) is attempt:
             del self._attempts[node]

@@ -32,6 +32,7 @@ from peersub.overlays.core.effects import (
     Disconnect,
     Drop,
     Effect,
+    Notice,
     Persist,
     ProposeMove,
     PublishCompleted,
@@ -128,6 +129,7 @@ class Simulation:
             PublishCompleted: self._publish_ended,
             PublishFailed: self._publish_ended,
             Drop: _nothing,
+            Notice: _nothing,
         }
 
     # --- the state -----------------------------------------------------------------------------

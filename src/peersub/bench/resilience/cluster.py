@@ -19,16 +19,24 @@ import peersub
 __all__ = ["Cluster", "NodeFailedError", "WorkerProcess", "free_addresses"]
 
 LINE_BYTES_MAX = 16 * 1_024 * 1_024
+PORTS_FROM = 12_000
+PORTS = 18_000
 CONTACTS = 3
 """Nodes that a joining one is told of."""
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses of this machine at which nobody listens just now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
+    """Addresses of this machine at which nobody listens just now.
+
+    No system gives their ports to outgoing connections by default: nodes that start soon find them
+    free.
+    """
+    addresses: list[str] = []
+    port = PORTS_FROM + os.getpid() * 97 % PORTS
+    while len(addresses) < count:
+        port = PORTS_FROM + (port + 1) % PORTS
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            addresses.append(f"127.0.0.1:{port}")
     return addresses
 
 

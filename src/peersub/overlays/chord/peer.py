@@ -65,7 +65,7 @@ from peersub.overlays.core.causes import (
     Timer,
     TimerFired,
 )
-from peersub.overlays.core.effects import Drop, Effect, PublishFailed, SetTimer
+from peersub.overlays.core.effects import Drop, Effect, Notice, PublishFailed, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
@@ -299,6 +299,7 @@ class ChordPeer:
             self.joining.step(now_ms)
             if self.joining.is_alone:
                 self.joining.end()
+                self.engine.emit(Notice("nobody to join was found: this node begins a network"))
                 self.ring.begin_alone()
                 self._become_member(now_ms)
         elif self.phase is Phase.LEAVING:

@@ -36,7 +36,7 @@ from peersub.overlays.chord.ring import Link, Ring
 from peersub.overlays.chord.stabilising import Stabilising
 from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw_below
-from peersub.overlays.core.effects import SetTimer
+from peersub.overlays.core.effects import Notice, SetTimer
 from peersub.overlays.core.history import History
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.probing import PROBES_MAX, Probing
@@ -190,6 +190,7 @@ class Splits:
     def on_replay_timer(self, now_ms: int) -> None:
         """Nobody has said for a while that the rings have merged."""
         if self._replay_since_ms is not None:
+            self._engine.emit(Notice("networks have merged: acknowledged events are replayed"))
             self._engine.replay(now_ms, self._replay_since_ms)
             self._replay_since_ms = None
 
@@ -199,6 +200,7 @@ class Splits:
         if not self._meetings.add(f"{meeting} {contact}", now_ms):
             return
         self._busy_until_ms = now_ms + 2 * self._ring.settings.merge_settle_ms
+        self._engine.emit(Notice("two networks meet and merge, by way of", contact))
         self._begin_merging(now_ms, now_ms - apart_ms if apart_ms else None)
         self._ring.following.doubt()
         if contact != self._ring.me.node:

@@ -25,6 +25,7 @@ __all__ = [
     "Disconnect",
     "Drop",
     "Effect",
+    "Notice",
     "MirrorWork",
     "Persist",
     "ProposeMove",
@@ -205,6 +206,17 @@ class Drop:
     peer: PeerId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people who run the node should know; nothing follows from it.
+
+    The text is the code's; a name that others chose is in `about`.
+    """
+
+    text: str
+    about: str = ""
+
+
 Effect: TypeAlias = (
     Connect
     | Disconnect
@@ -223,4 +235,5 @@ Effect: TypeAlias = (
     | PublishCompleted
     | PublishFailed
     | Drop
+    | Notice
 )
