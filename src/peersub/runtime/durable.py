@@ -122,6 +122,8 @@ class _Durable:
     is_ready: bool = False
     told: Losses | None = None
     """What its consumers have heard of its losses; None if that is what the disk says."""
+    acknowledged: int = 0
+    """How far its consumers have come; the disk may not know yet, or be full."""
     feed: _Feed | None = None
 
 
@@ -228,7 +230,9 @@ class DurableSubscriptions:
             self.submit([DurableAbandoned(name, 0)])
         is_known = durable is not None and durable.asked.digest == wanted.digest
         if durable is None or not is_known:
+            taken = 0 if durable is None else durable.acknowledged
             durable = self._add(name, wanted)
+            durable.acknowledged = taken
         feed = durable.feed = _Feed(sink)
 
         def stored() -> None:
@@ -278,7 +282,9 @@ class DurableSubscriptions:
             return
         position = self._store.position_for(name, since)
         assert position is not None, "it is on disk"
-        feed.sent = position
+        if since is None:
+            position = max(position, durable.acknowledged)
+        feed.sent = durable.acknowledged = position
         self._tell_losses(name)
         if since is not None:
             self.submit([MoveCursor(name, position, may_go_back=True)])
@@ -343,6 +349,7 @@ class DurableSubscriptions:
         while given and (given[0].position <= position or given[0].is_hidden):
             position = max(position, given[0].position)
             taken.append(given.popleft().name)
+        durable.acknowledged = max(position, durable.acknowledged)
         self.submit([MoveCursor(name, position)])
         if taken:
             if self.on_released is not None:

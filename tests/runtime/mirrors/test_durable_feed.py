@@ -74,3 +74,33 @@ def test_nobody_is_served_before_it_is_known_where_to_begin():
         store.close()
 
     asyncio.run(story())
+
+
+def test_what_was_acknowledged_does_not_come_again_while_the_disk_is_full():
+    async def story() -> None:
+        store = MemoryStore(now_ms=lambda: 0)
+        durables = DurableSubscriptions(store, lambda: 0, Counters())
+        first, second, again = Noting(), Noting(), Noting()
+        durables.attach("d", WANTED, first, DurableOptions(), lambda _: None)
+        await until(lambda: store.cursor("d") is not None, "it is on disk")
+        events = [sealed(Publication(f"e{number}", {"a": number})) for number in range(3)]
+        durables.submit(
+            [AppendToLog(each, ("d",), 0) for each in events], lambda: durables.wake("d")
+        )
+        await until(lambda: len(first.got) == 3, "all came")
+        submit = store.submit
+        store.submit = lambda changes, on_done: None  # type: ignore[method-assign]
+        durables.acknowledge("d", 2)
+        durables.detach("d")
+        durables.attach("d", WANTED, second, DurableOptions(), lambda _: None)
+        await until(lambda: second.got, "served")
+        assert second.got == ["e2"] and store.cursor("d") == 0
+        # Whoever wants to read again may.
+        durables.detach("d")
+        durables.attach("d", WANTED, again, DurableOptions("earliest"), lambda _: None)
+        await until(lambda: len(again.got) == 3, "all came again")
+        durables.end("over")
+        store.submit = submit  # type: ignore[method-assign]
+        store.close()
+
+    asyncio.run(story())
