@@ -6,6 +6,7 @@ from pathlib import Path
 from client.turns import on_loop
 from peersub import connect
 from peersub.client.entrances import client_of
+from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.store import StoreSettings
 from runtime.store.test_lies import cut_at_commit
@@ -15,7 +16,11 @@ EVENT_BYTES = 10_000
 
 
 def settings(folder: Path) -> NodeSettings:
-    return NodeSettings(data=folder, store=StoreSettings(log_bytes_max=LOG_BYTES))
+    return NodeSettings(
+        data=folder,
+        store=StoreSettings(log_bytes_max=LOG_BYTES),
+        mirrors=MirrorSettings(copies=1),
+    )
 
 
 @on_loop
