@@ -6,7 +6,7 @@ import pytest
 
 from peersub.runtime.store import Store
 from peersub.runtime.store.changes import MoveCursor, NameNode
-from peersub.runtime.store.upkeep import POSITIONS_SKIPPED
+from peersub.runtime.store.log import POSITIONS_SKIPPED
 from runtime.store.store_helpers import Clock, durable, logged, stored, write
 from runtime.store.test_damage import overwrite
 from runtime.store.test_formats import folder as earlier_folder  # noqa: F401 - a fixture

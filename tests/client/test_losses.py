@@ -5,11 +5,11 @@ from pathlib import Path
 
 from client.turns import on_loop
 from peersub import connect
+from peersub.bench.resilience.disk_faults import cut_at_commit
 from peersub.client.entrances import client_of
 from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.store import StoreSettings
-from runtime.store.test_lies import cut_at_commit
 
 LOG_BYTES = 400_000
 EVENT_BYTES = 10_000

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from peersub.bench.resilience.disk_faults import commits_of, cut_at_commit
 from peersub.overlays.core.store_marks import StoreMark
 from peersub.runtime.store import Store, StoreSettings
 from peersub.runtime.store.changes import CommitsLost, LossesTold, MoveCursor
 from peersub.runtime.store.mark_file import MARK, read_mark
-from peersub.runtime.store.schema import PAGE_BYTES
 from runtime.store.store_helpers import Clock, durable, logged, stored, write
 
 EVENTS = 40
-FRAME_BYTES = PAGE_BYTES + 24
 
 
 @pytest.fixture
@@ -29,21 +28,8 @@ def crashed(tmp_path):
     return folder
 
 
-def commits_of(ahead: bytes) -> list[int]:
-    """Where the transactions of a write-ahead file end."""
-    places = range(32, len(ahead) - FRAME_BYTES + 1, FRAME_BYTES)
-    return [at + FRAME_BYTES for at in places if int.from_bytes(ahead[at + 4 : at + 8], "big")]
-
-
-def cut_at_commit(folder: Path, lost: int) -> None:
-    """Take the last transactions away: what is left looks whole."""
-    ahead = folder / "node.sqlite-wal"
-    content = ahead.read_bytes()
-    ahead.write_bytes(content[: commits_of(content)[-1 - lost]])
-
-
 def check_lost(folder: Path, lost: int) -> None:
-    epoch, _, last = read_mark(folder / MARK)
+    (epoch, _, last), _ = read_mark(folder / MARK)
     with Store(folder, now_ms=Clock()) as store:
         assert f"lost the last {lost:,} transactions that were stored there" in store.notices[0]
         assert logged(store, "d") == [f"e{number}" for number in range(EVENTS - lost)]
@@ -97,6 +83,24 @@ def test_a_mark_of_somebody_else_tells_of_a_loss_as_well(tmp_path):
         write(store, stored("e2", "d"))
         assert [entry.position for entry in store.read_log("d", 0, 9)] == [1, 71]
         assert store.durable_subscriptions()[0].gaps == 1
+
+
+def test_positions_that_nobody_remembers_are_not_given_again(crashed):
+    """All of the folder is as it was earlier, its mark included: nobody here can notice."""
+    cut_at_commit(crashed, 5)
+    (crashed / MARK).unlink()
+    with Store(crashed, now_ms=Clock()) as store:
+        # The consumer had all forty, and says so now.
+        write(store, MoveCursor("d", EVENTS), stored("next", "d"))
+        (entry,) = store.read_log("d", store.cursor("d"), 9)
+        assert entry.publication.id == "next"
+        assert entry.position > EVENTS
+
+
+def test_a_cursor_does_not_pass_over_what_is_to_come(tmp_path):
+    with Store(tmp_path, now_ms=Clock()) as store:
+        write(store, durable("d"), MoveCursor("d", 17), stored("e1", "d"))
+        assert logged(store, "d", store.cursor("d")) == ["e1"]
 
 
 def test_a_mark_that_cannot_be_read_says_nothing(crashed):

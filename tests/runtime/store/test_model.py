@@ -134,6 +134,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=subscriptions, position=st.integers(0, 20), back=st.booleans())
     def move_cursor(self, name, position, back):
         write(self.store, MoveCursor(name, position, back))
+        # A cursor beyond all positions would pass over events that are still to come.
+        position = min(position, self.model.position)
         if name in self.model.durables and (back or position > self.model.durables[name]):
             self.model.durables[name] = position
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.store.changes import DurableAbandoned, DurableStored, LossesTold, MoveCursor
@@ -28,10 +28,16 @@ from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.store.trimming import ENTRY_BYTES, LogTrimming
 
 __all__ = [
+    "POSITIONS_SKIPPED",
     "EventLog",
     "next_position",
     "note_gaps",
 ]
+
+
+POSITIONS_SKIPPED: Final = 1_000_000_000
+"""More than are given between something that a disk, or a backup, has and something that it has
+not: none of them is given again."""
 
 
 def next_position(connection: sqlite3.Connection) -> int:
@@ -156,8 +162,13 @@ class EventLog:
             execute("DELETE FROM log_entries WHERE subscription = ?", (number,))
             execute("DELETE FROM subscriptions WHERE number = ?", (number,))
 
+    def skip_positions(self) -> None:
+        """Whatever was given before and is forgotten is not given again."""
+        self._next += POSITIONS_SKIPPED
+        set_last_given(self._connection, "log", self._next - 1)
+
     def move_cursor(self, change: MoveCursor) -> None:
-        """A consumer has read on, or goes back."""
+        """A consumer has read on, or goes back; never beyond what there was."""
         number = self._number_of.get(change.subscription)
         if number is not None:
             condition = "" if change.may_go_back else " AND cursor < ?1"
@@ -165,7 +176,7 @@ class EventLog:
                 self.trimming.go_back(number)
             self._connection.execute(
                 f"UPDATE subscriptions SET cursor = ?1 WHERE number = ?2{condition}",
-                (change.position, number),
+                (min(change.position, self._next - 1), number),
             )
             seal_subscriptions(self._connection, number)
 

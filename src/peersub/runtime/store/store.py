@@ -92,14 +92,19 @@ class Store:
                 reading = undo.enter_context(
                     closing(opened(target / DATABASE, settings, writes=False))
                 )
-                remembered = read_mark(target / MARK)
+                remembered, was_closed = read_mark(target / MARK)
                 mark_file = undo.enter_context(closing(MarkFile(target / MARK)))
                 applier = Applier(writing, settings, now_ms, mark_file)
+                found = store_mark(writing)
+                is_known = was_closed and remembered is not None and remembered.epoch == found.epoch
+                if found.commits and not is_known:
+                    applier.log.skip_positions()
                 self._begin(str(target), settings, now_ms, applier, (writing, reading), remembered)
             except sqlite3.Error as error:
                 raise StoreError(explained(error, str(target)).reason) from error
             except OSError as error:
                 raise StoreError(f"{target} cannot be used: {error.strerror or error}") from error
+            undo.callback(lambda: mark_file.write_closed(store_mark(writing)))
             # The last connection carries the write-ahead file over into the database.
             self._giving_back = undo.pop_all()
 

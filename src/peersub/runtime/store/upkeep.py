@@ -2,8 +2,8 @@
 
 A node may go on running while its folder is checked or backed up: SQLite shows both a state between
 two transactions. A backup is one file, a database like that of a node. A restored node has
-forgotten what happened since the backup; so its log begins a new epoch, behind all positions that
-it may have given since, and consumers of durable subscriptions are told of a gap.
+forgotten what happened since the backup; so its log begins a new epoch, and consumers of durable
+subscriptions are told of a gap.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from peersub.runtime.store.facts import NODE_NAME, fact, new_epoch, set_last_given
+from peersub.runtime.store.facts import NODE_NAME, fact, new_epoch
 from peersub.runtime.store.failures import StoreError, is_damage
 from peersub.runtime.store.folder import (
     DATABASE,
@@ -31,16 +31,13 @@ from peersub.runtime.store.folder import (
     unsafe_database,
 )
 from peersub.runtime.store.formats import FORMAT_VERSION, migrate, tables
-from peersub.runtime.store.log import next_position, note_gaps
+from peersub.runtime.store.log import note_gaps
 from peersub.runtime.store.mark_file import MARK, read_mark
 from peersub.runtime.store.reading import durable_subscriptions, store_mark
 from peersub.runtime.store.schema import PAGE_BYTES
 from peersub.runtime.store.write_ahead import read_write_ahead
 
-__all__ = ["POSITIONS_SKIPPED", "back_up", "check_data", "restore"]
-
-POSITIONS_SKIPPED: Final = 1_000_000_000
-"""More than a node gives between a backup and its loss: none of them is given again."""
+__all__ = ["back_up", "check_data", "restore"]
 
 
 def check_data(folder: Path) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def check_data(folder: Path) -> dict[str, Any]:
             }
             for each in durable_subscriptions(connection)
         ]
-    remembered = None if in_use else read_mark(folder / MARK)
+    remembered = None if in_use else read_mark(folder / MARK)[0]
     if remembered is not None and (lost := remembered.missing_in(mark)):
         found["problems"].append(f"the last {lost:,} transactions that were stored are not there")
     return found
@@ -146,7 +143,6 @@ def restore(backup: Path, folder: Path, *, force: bool = False) -> dict[str, Any
             migrate(copy, version)
             copy.execute("BEGIN")
             new_epoch(copy)
-            set_last_given(copy, "log", next_position(copy) - 1 + POSITIONS_SKIPPED)
             note_gaps(copy)
             copy.execute("COMMIT")
         whole = beside(database, ".salvaged")
