@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from peersub.bench.resilience.cluster import Cluster, WorkerProcess
+from peersub.bench.resilience.disk_faults import fault_disk
 from peersub.bench.resilience.judging import Judgement, Notes
 from peersub.bench.resilience.worker import now_ms
 from peersub.client import Subscription, connect
 
 __all__ = ["DURABLE_STORIES", "DurableSettings", "run_durable_trial"]
 
-DURABLE_STORIES = ("home", "replaced", "pair", "one-after-the-other", "all")
+DURABLE_STORIES = ("home", "replaced", "disk", "pair", "one-after-the-other", "all")
 """The home of a durable subscription is killed and returns; or an empty node takes its address; or
-its mirror is killed with it, or half a second to 20 seconds before it; or all nodes are at once."""
+its disk has lost or damaged something that was stored; or its mirror is killed with it, or half a
+second to 20 seconds before it; or all nodes are at once."""
 
 LATER_S = (0.5, 20.0)
 """How long after its mirror a home is killed."""
@@ -100,8 +102,10 @@ class _Trial:
         await asyncio.sleep(settings.outage_s)
         self._random.shuffle(victims)
         for victim in victims:
-            folder_name = "empty" if settings.story == "replaced" else f"n{victim.number}"
-            await self.cluster.start(listen=victim.name, data=str(folder / folder_name))
+            data = folder / ("empty" if settings.story == "replaced" else f"n{victim.number}")
+            if settings.story == "disk":
+                self.say(f"its disk: {fault_disk(data, self._random)}")
+            await self.cluster.start(listen=victim.name, data=str(data))
         self.say("back" + (", with an empty disk" if settings.story == "replaced" else ""))
         if not publisher.is_alive:
             self._publish(self.cluster.living()[0], count, "f-")
@@ -118,7 +122,7 @@ class _Trial:
         """Who is killed, the home being the last."""
         if self.settings.story == "all":
             return [*self.cluster.workers[:-1], home]
-        if self.settings.story in ("home", "replaced"):
+        if self.settings.story in ("home", "replaced", "disk"):
             return [home]
         home.command(do="status")
         while self._mirrors is None:
