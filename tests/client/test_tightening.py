@@ -14,6 +14,7 @@ from peersub import connect
 from peersub.client import PublishFailedError, SubscriptionEndedError
 from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
+from peersub.runtime.abandoning import forget_abandoned
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.client_rules import PermittedRules
@@ -161,6 +162,17 @@ async def test_consumers_of_every_kind_are_narrowed_ended_and_widened(files, tmp
             await ann.subscribe("n > 0").accepted()
 
 
+@on_loop
+async def test_a_node_ends_what_was_abandoned_while_it_was_down(files, tmp_path):
+    async with network(files, tmp_path, ALL) as (first, _, _):
+        async with connect(first.name, tls=files["ann"]) as ann:
+            await ann.subscribe("n > 0", durable="d").ready(timeout=20)
+        assert first.status()["durable_subscriptions"] == ["durable/ann/d"]
+    async with network(files, tmp_path, f"{ALL}\nabandoned_days = 1e-9") as (first, _, _):
+        await until(lambda: not first.status()["durable_subscriptions"])
+        assert first.counters["a durable subscription that was abandoned for too long"] == 1
+
+
 async def until_id(subscription, last):
     async for event in subscription:
         yield event
@@ -254,6 +266,12 @@ class Kept:
         clock = lambda: self.now_ms  # noqa: E731
         self.durables = DurableSubscriptions(self.store, clock, Counters(), self.rules)
 
+    async def ended(self):
+        """Those that were abandoned for too long."""
+        names = []
+        await forget_abandoned(self.durables, names.append, Counters())
+        return names
+
     async def attach(self, name):
         self.durables.attach(name, Filter("TRUE"), Sink(), DurableOptions(), lambda _: None)
         await until(lambda: self.store.cursor(name) is not None)
@@ -285,11 +303,11 @@ async def test_what_nobody_consumes_for_too_long_ends_over_restarts_too():
         await here.attach(name)
         here.durables.detach(name)
     here.now_ms += day_ms - 10
-    assert here.durables.abandoned() == []
+    assert await here.ended() == []
     await here.attach("durable/ann/used")
     noted = lambda: {d.name for d in here.store.durable_subscriptions() if d.abandoned_ms}  # noqa: E731
     await until(lambda: noted() == {"durable/ann/old"})
     here.durables.end("a restart")
     here.open()
     here.now_ms += 20
-    assert here.durables.abandoned() == ["durable/ann/old"]
+    assert await here.ended() == ["durable/ann/old"]

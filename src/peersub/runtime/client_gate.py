@@ -67,6 +67,7 @@ class ClientGate:
         self._node = node
         self._network = network
         self._rules = rules or OpenRules()
+        self._reloading = asyncio.Lock()
         self.permissions_file: Path | None = None
         """Where `reload` reads what clients may do."""
         self._security = security
@@ -158,7 +159,10 @@ class ClientGate:
         """
         if self.permissions_file is None:
             raise PermissionsError("the node was started without a file of permissions")
-        await self.use(Permissions.load(self.permissions_file))
+        async with self._reloading:
+            # A file may be large, and dear to read.
+            permissions = await asyncio.to_thread(Permissions.load, self.permissions_file)
+            await self.use(permissions)
 
     def status(self) -> dict[str, Any]:
         """The node and its clients as plain values."""

@@ -443,17 +443,18 @@ class DurableSubscriptions:
                     self._say_kept(name, wanted)
                     resubscribe(name, wanted)
 
-    def abandoned(self) -> list[str]:
-        """Those that have had no consumer for longer than their owners' permissions allow.
+    def abandoned(self, names: Iterable[str]) -> list[str]:
+        """Those of them that have had no consumer for longer than their owners' permissions allow.
 
         Since when they have none is noted on disk meanwhile: it counts over restarts.
         """
         now_ms = self._now_ms()
         found: list[str] = []
         noted: list[Change] = []
-        for name, durable in self._durables.items():
+        for name in names:
+            durable = self._durables.get(name)
             age_max = self._rules.abandoned_ms_max(name)
-            if durable.feed is not None or age_max is None:
+            if durable is None or durable.feed is not None or age_max is None:
                 continue
             if now_ms - durable.abandoned_ms > age_max:
                 found.append(name)

@@ -40,6 +40,7 @@ from peersub.overlays.core.records import Record
 from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
+from peersub.runtime.abandoning import watch_abandoned
 from peersub.runtime.addresses import is_anywhere, join_address, split_address
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.clock import Clock
@@ -80,8 +81,6 @@ PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 200_000
 RELIEF_CHECK_S: Final = 0.1
-ABANDONED_CHECK_S: Final = 60.0
-"""How often it is looked which durable subscriptions have had no consumer for too long."""
 PUBLISHED_REMEMBERED_MAX: Final = 65_536
 """Events that clients published here, so that publishing one again can be told from the first."""
 PUBLISHED_HORIZON_MS: Final = 600_000
@@ -170,7 +169,7 @@ class LiveNode:
         self._mirroring: Mirroring | None = None
         self._relieved: asyncio.Event | None = None
         self._durable_rules = durable_rules
-        self._abandoned_timer: asyncio.TimerHandle | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._monitor: LoopMonitor | None = None
 
     # --- begin and end -------------------------------------------------------------------------
@@ -252,7 +251,8 @@ class LiveNode:
         records = self._durables.narrow_records(store.restored_records())
         self._driver.tell(Restored(tuple(records)))
         mirroring.begin()
-        self._check_abandoned()
+        watch = watch_abandoned(self._durables, self.unsubscribe, self.counters)
+        self._watching = asyncio.create_task(watch)
         await self._take_part()
         # The start of a process takes its time; what counts is how a node serves.
         self._monitor = LoopMonitor.of_running_loop()
@@ -318,8 +318,8 @@ class LiveNode:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
-        if self._abandoned_timer is not None:
-            self._abandoned_timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._mirroring is not None:
             self._mirroring.end()
         if self._durables is not None:
@@ -457,21 +457,6 @@ class LiveNode:
         """What owners of durable subscriptions may see is another now."""
         if self._durables is not None:
             await self._durables.narrow_again(self.change_filter)
-
-    def forget_abandoned(self) -> int:
-        """End the durable subscriptions that have had no consumer for too long; how many."""
-        found = self._durables.abandoned() if self._durables is not None else []
-        for name in found:
-            self.counters.add("a durable subscription that was abandoned for too long")
-            self.unsubscribe(name)
-        return len(found)
-
-    def _check_abandoned(self) -> None:
-        if self._driver is not None:
-            self.forget_abandoned()
-            self._abandoned_timer = asyncio.get_running_loop().call_later(
-                ABANDONED_CHECK_S, self._check_abandoned
-            )
 
     def acknowledge(self, name: str, position: int) -> None:
         """The consumer of a durable subscription has taken all up to this position."""
