@@ -90,6 +90,18 @@ def test_every_delivery_is_checked_and_one_that_is_lost_is_seen():
                     events = generate_events(workload, EVENTS)
                     total = expected(events, wishes, EVENTS).counts.sum()
                     assert result.deliveries == total > 0
+        for copies in (1, 2):
+            with Network(crew, "peersub", workload, copies=copies) as network:
+                trial = Trial(
+                    system="peersub",
+                    workload=workload,
+                    events=EVENTS,
+                    at_least_once=True,
+                    copies=copies,
+                )
+                result = network.measure(trial)
+                assert result.mismatches == ()
+                assert result.deliveries == total
         trial = Trial(system="peersub", workload=workload, events=EVENTS, form=COLUMNS)
         with Network(crew, "peersub", workload, lose_one_at=1) as network:
             result = network.measure(trial)
@@ -130,7 +142,7 @@ def test_settings_that_cannot_be_are_refused():
 
 def test_a_system_that_is_not_there_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr("peersub.bench.network.run.find_spec", lambda name: None)
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     assert "pip install" in missing_system("zenoh")
     assert "nats-server" in missing_system("nats")
     assert missing_system("peersub") is None

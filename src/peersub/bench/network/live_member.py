@@ -7,7 +7,10 @@ takes as many hops as the trial says (`keys_for_hops`); hosts report the hops th
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,7 +23,7 @@ from peersub.overlays.chord.settings import KEY_BITS_MAX
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.connection import ConnectionSettings
-from peersub.runtime.live_node import LiveNode
+from peersub.runtime.live_node import DurableOptions, LiveNode
 from peersub.runtime.liveness import LivenessSettings
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.transport import TransportSettings
@@ -70,11 +73,22 @@ class _Sink:
     def __init__(self, member: LiveMember, place: int) -> None:
         self._member = member
         self._place = place
+        self._taken: int | None = None
         self.is_ready = asyncio.Event()
 
     def deliver(self, publication: Publication, hops: int, position: int | None) -> None:
         """One event."""
         self._member.on_event(self._place, publication, hops)
+        if position is not None:
+            if self._taken is None:
+                asyncio.get_running_loop().call_soon(self._acknowledge)
+            self._taken = position
+
+    def _acknowledge(self) -> None:
+        """Once for all that came in a turn of the loop."""
+        position, self._taken = self._taken, None
+        assert position is not None
+        self._member.acknowledge(self._place, position)
 
     def deliver_batch(self, batch: Batch, rows: np.ndarray, hops: int) -> None:
         """Events of a batch."""
@@ -99,7 +113,9 @@ class LiveMember:
 
     def __init__(self) -> None:
         self._node: LiveNode | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._tally: Tally | None = None
+        self._label = ""
         self._subscriptions: tuple[Subscription, ...] = ()
         self._batch: Batch | None = None
         self._batch_hops = 0
@@ -123,14 +139,17 @@ class LiveMember:
     async def open(self, opening: Opening) -> str:
         """Start or join."""
         join = (opening.contact,) if opening.contact else ()
-        self._node = LiveNode(
-            NodeSettings(
-                join=join,
-                overlay="chord",
-                overlay_settings={"key": opening.key},
-                transport=TransportSettings(connection=ConnectionSettings(liveness=PATIENT)),
-            )
+        settings = NodeSettings(
+            join=join,
+            overlay="chord",
+            overlay_settings={"key": opening.key},
+            transport=TransportSettings(connection=ConnectionSettings(liveness=PATIENT)),
         )
+        if opening.copies:
+            self._folder = tempfile.TemporaryDirectory(prefix="peersub-bench-")
+            mirrors = replace(settings.mirrors, copies=opening.copies)
+            settings = replace(settings, data=Path(self._folder.name), mirrors=mirrors)
+        self._node = LiveNode(settings)
         await self._node.start()
         self._subscriptions = opening.subscriptions
         return self._node.name
@@ -138,11 +157,17 @@ class LiveMember:
     async def subscribe(self) -> None:
         """Make the subscriptions; returns when all are ready."""
         sinks = [_Sink(self, place) for place in range(len(self._subscriptions))]
+        durable = None if self._folder is None else DurableOptions()
         for sink, wish in zip(sinks, self._subscriptions, strict=True):
-            self.node.subscribe(wish.name, Filter(wish.text), sink)
+            self.node.subscribe(wish.name, Filter(wish.text), sink, durable=durable)
         async with asyncio.timeout(READY_S_MAX):
             for sink in sinks:
                 await sink.is_ready.wait()
+
+    def acknowledge(self, place: int, position: int) -> None:
+        """A durable subscriber has taken all up to here."""
+        if self._node is not None:
+            self._node.acknowledge(self._subscriptions[place].name, position)
 
     # --- publishing ----------------------------------------------------------------------------
 
@@ -224,6 +249,7 @@ class LiveMember:
         """A trial begins."""
         self._batch, self._batch_places, self._batch_rows = None, [], []
         self._batch_deliveries = 0
+        self._label = f"{arm.label}-"
         self._tally = Tally(
             len(self._subscriptions),
             expected=arm.expected,
@@ -233,8 +259,8 @@ class LiveMember:
 
     def on_event(self, place: int, publication: Publication, hops: int) -> None:
         """One event for one subscriber."""
-        if self._tally is None:
-            return
+        if self._tally is None or not publication.id.startswith(self._label):
+            return  # Of an earlier trial: a promise is kept also when nobody waits any more.
         attributes = publication.attributes
         if self._tally.keep_latencies:
             self._tally.add_latency(attributes["time"])
@@ -292,6 +318,9 @@ class LiveMember:
         if self._node is not None:
             await self._node.stop(leave=False)
             self._node = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 def _delivery(publishing: Publishing) -> Delivery:

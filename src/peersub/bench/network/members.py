@@ -7,8 +7,11 @@ process.
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Final, Protocol
 
 from peersub.bench.network.tally import HostReport
@@ -24,6 +27,7 @@ __all__ = [
     "PublisherReport",
     "Publishing",
     "load_member",
+    "nats_server",
 ]
 
 COLUMNS: Final = "columns"
@@ -47,6 +51,7 @@ class Opening:
         subscriptions: of a host; made when all take part.
         form: COLUMNS or ONE_BY_ONE.
         workload: which events there will be.
+        copies: on so many disks before an event is acknowledged; 0: on none.
     """
 
     role: str
@@ -55,12 +60,14 @@ class Opening:
     subscriptions: tuple[Subscription, ...] = ()
     form: str = ONE_BY_ONE
     workload: Workload
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What a host has to expect of a trial."""
+    """What a host has to expect of a trial, whose events' names begin with the label."""
 
+    label: str
     expected: int
     keep_latencies: bool = False
     lose_one: bool = False
@@ -151,6 +158,12 @@ MEMBERS: Final = {
     "nats": "nats_member:NatsMember",
 }
 """The systems. Their modules are loaded where they are used."""
+
+
+def nats_server() -> str | None:
+    """The program, on the PATH or beside this Python; None if there is none."""
+    beside = str(Path(sys.executable).parent)
+    return shutil.which("nats-server") or shutil.which("nats-server", path=beside)
 
 
 def load_member(system: str) -> Member:

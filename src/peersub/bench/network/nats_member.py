@@ -3,12 +3,15 @@
 The publisher's process runs the server. One subject for all events (range), or one per symbol, of
 which hosts subscribe to those they need (sym). A server drops what a slow client does not take in
 time: its bound is raised, so that none is lost here.
+
+Where events are to be on a disk, they are published to a stream of JetStream in a file, with
+`sync_interval: always`: its acknowledgement comes after fsync. As many publications are under way
+as for peersub. Each host has a durable consumer, from which it pulls; it acknowledges what it took.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 import nats
+from nats.js.api import AckPolicy, ConsumerConfig, StorageType
 
 from peersub.bench.network.hosted import (
     COLLECT_S,
@@ -24,12 +28,14 @@ from peersub.bench.network.hosted import (
     subject_of,
     subjects_of,
 )
+from peersub.bench.network.live_member import GROUP, UNCONFIRMED_MAX
 from peersub.bench.network.members import (
     PUBLISHER,
     Arm,
     Opening,
     PublisherReport,
     Publishing,
+    nats_server,
 )
 from peersub.bench.network.tally import HostReport
 from peersub.bench.network.workload import generate_events
@@ -41,6 +47,10 @@ COLLECTED_MAX: Final = 1 << 20
 """Events that wait for a host's filter."""
 PUBLISHED_AT_ONCE: Final = 512
 """Events after which the client is given a turn to write."""
+STREAM: Final = "bench"
+UNDER_WAY_MAX: Final = UNCONFIRMED_MAX * GROUP
+"""Publications that the stream has not acknowledged."""
+PULLED_AT_ONCE: Final = 512
 _START_S_MAX: Final = 10.0
 
 
@@ -51,6 +61,7 @@ class NatsMember:
         self._server: asyncio.subprocess.Process | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._client: Any = None
+        self._stream: Any = None
         self._opening: Opening | None = None
         self._subjects: list[str] = []
         self._messages: list[bytes] = []
@@ -64,10 +75,16 @@ class NatsMember:
         address = opening.contact
         self._opening = opening
         if opening.role == PUBLISHER:
-            address = await self._start_server()
+            address = await self._start_server(is_durable=bool(opening.copies))
         self._client = await nats.connect(
             address, allow_reconnect=False, pending_size=64 * 1024 * 1024
         )
+        if opening.copies:
+            self._stream = self._client.jetstream(publish_async_max_pending=UNDER_WAY_MAX)
+            if opening.role == PUBLISHER:
+                await self._stream.add_stream(
+                    name=STREAM, subjects=["bench.>"], storage=StorageType.FILE
+                )
         return address
 
     async def subscribe(self) -> None:
@@ -75,7 +92,23 @@ class NatsMember:
         opening = self._opening
         assert opening is not None
         self._filter = HostedFilter(opening)
-        for subject in subjects_of(opening.workload, opening.subscriptions):
+        subjects = subjects_of(opening.workload, opening.subscriptions)
+        if self._stream is not None:
+            name = opening.subscriptions[0].name
+            consumer = await self._stream.pull_subscribe(
+                "",
+                durable=name,
+                stream=STREAM,
+                config=ConsumerConfig(
+                    ack_policy=AckPolicy.ALL,
+                    filter_subjects=[subject.replace("/", ".") for subject in subjects],
+                    max_ack_pending=COLLECTED_MAX,
+                ),
+            )
+            loop = asyncio.get_running_loop()
+            self._drainer = loop.create_task(self._pull(consumer, self._filter))
+            return
+        for subject in subjects:
             await self._client.subscribe(
                 subject.replace("/", "."),
                 cb=self._on_message,
@@ -86,10 +119,19 @@ class NatsMember:
         await self._client.flush()
         self._drainer = asyncio.get_running_loop().create_task(self._drain(self._filter))
 
-    async def _start_server(self) -> str:
-        path = shutil.which("nats-server")
+    async def _pull(self, consumer: Any, hosted: HostedFilter) -> None:
+        while True:
+            try:
+                messages = await consumer.fetch(PULLED_AT_ONCE, timeout=1)
+            except TimeoutError:
+                continue
+            hosted.take([message.data for message in messages])
+            await messages[-1].ack()
+
+    async def _start_server(self, *, is_durable: bool) -> str:
+        path = nats_server()
         if path is None:
-            raise RuntimeError("nats-server is not on the PATH")
+            raise RuntimeError("there is no nats-server")
         port = free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="peersub-bench-")
         config = Path(self._folder.name) / "server.conf"
@@ -97,6 +139,11 @@ class NatsMember:
             f'listen: "127.0.0.1:{port}"\n'
             f"max_pending: {SERVER_PENDING_BYTES}\n"
             'write_deadline: "60s"\n'
+            + (
+                f'jetstream {{ store_dir: "{self._folder.name}", sync_interval: always }}\n'
+                if is_durable
+                else ""
+            )
         )
         self._server = await asyncio.create_subprocess_exec(
             *(path, "-c", str(config)),
@@ -132,6 +179,10 @@ class NatsMember:
         late_ns, publish = 0, self._client.publish
         if publishing.per_second is not None:
             late_ns = await self._publish_by_the_clock(publishing.per_second, begin_ns)
+        elif self._stream is not None:
+            for subject, message in zip(self._subjects, self._messages, strict=True):
+                await self._stream.publish_async(subject, message)
+            await self._stream.publish_async_completed()
         else:
             pairs = zip(self._subjects, self._messages, strict=True)
             for number, (subject, message) in enumerate(pairs, 1):

