@@ -70,6 +70,7 @@ def test_what_was_not_wanted_smuggled_or_did_not_happen_is_found():
     facts.expected("the node comes back", holds=False)
     facts.expected("the sun rises", holds=True)
     verdict = facts.judge()
+    assert (verdict.refused, verdict.failed) == (1, 1)
     assert verdict.smuggled == [("feed", "late")]
     assert verdict.unwanted == verdict.forbidden == [("ann/a", "late")]
     assert verdict.broken == ["the node comes back"] and len(verdict.problems) == 4

@@ -64,7 +64,10 @@ class Verdict:
     """What the facts amount to; each problem is a pair of who and which event."""
 
     acknowledged: int = 0
+    refused: int = 0
+    """Publications that failed, and might not be permitted."""
     failed: int = 0
+    """Those that failed though they were permitted."""
     expected: int = 0
     received: int = 0
     marked: int = 0
@@ -154,7 +157,11 @@ class Facts:
         by_symbol: dict[str, list[str]] = defaultdict(list)
         for event_id, event in self._published.items():
             if not event.is_acknowledged:
-                verdict.failed += 1
+                holding = self._holding(event.publisher, "publish", event.begun_ms, event.begun_ms)
+                if all(event.level < grant.bound for grant in holding):
+                    verdict.failed += 1
+                else:
+                    verdict.refused += 1
                 continue
             verdict.acknowledged += 1
             by_symbol[event.symbol].append(event_id)
