@@ -176,6 +176,7 @@ MESSAGES: dict[str, Any] = {
     "unsubscribe-wanted": client.UnsubscribeWanted(7, True),
     "delivered": client.Delivered(TRADE, (7, 300), 2),
     "delivered-durable": client.Delivered(STORY, (7, 8), 2, (2**40, None)),
+    "delivered-again": client.DeliveredAgain(STORY, (7, 8), 2, (2**40, None)),
     "delivered-batch": client.DeliveredBatch(TRADES, ((7, bytes(4)), (8, b"\1\0\0\0")), 2),
     "acknowledged": client.Acknowledged(7, 2**40),
     "credit": client.Credit(7, 512),

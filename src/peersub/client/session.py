@@ -28,12 +28,14 @@ from peersub.wire.client_messages import (
     LOSSES,
     MOVES,
     PHASES,
+    REDELIVERIES,
     Answered,
     Batch,
     ClientHello,
     ClientRefused,
     ClientWelcome,
     Delivered,
+    DeliveredAgain,
     DeliveredBatch,
     Delivery,
     DurableLosses,
@@ -202,7 +204,7 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = (KEYS, LOSSES, PHASES, *((BATCHES,) if _has_columns() else ()))
+        features = (KEYS, LOSSES, PHASES, REDELIVERIES, *((BATCHES,) if _has_columns() else ()))
         features += (MOVES,) if self.moves else ()
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting
@@ -288,7 +290,8 @@ class Session:
         """What the node says, in order."""
         consumers = self._consumers
         for message in messages:
-            if isinstance(message, Delivered):
+            if isinstance(message, Delivered | DeliveredAgain):
+                message.publication.again = isinstance(message, DeliveredAgain)
                 publication, hops = message.publication, message.hops
                 positions = message.positions or (None,) * len(message.numbers)
                 for number, position in zip(message.numbers, positions, strict=False):

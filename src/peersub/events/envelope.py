@@ -44,6 +44,8 @@ class Event:
     id: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     body: bytes | None = None
+    redelivered: bool = field(default=False, repr=False, compare=False)
+    """Whether it may have come before: to this consumer of a durable subscription, or another."""
     reading: list[Any] | None = field(default=None, repr=False, compare=False)
     """Where whoever parses the body leaves what it found, so that it is parsed once; or nowhere."""
 

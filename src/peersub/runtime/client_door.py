@@ -50,6 +50,7 @@ from peersub.wire.client_messages import (
     LOSSES,
     MOVES,
     PHASES,
+    REDELIVERIES,
     Acknowledged,
     Answered,
     ClientHello,
@@ -242,6 +243,7 @@ class ClientDoor:
             self._takes_phases = PHASES in message.features
             self._hears_moves = MOVES in message.features
             self._hears_losses = LOSSES in message.features
+            self._outbox.tells_again = REDELIVERIES in message.features
             self._publications.tells_seen = KEYS in message.features
             self.client_name = message.name
             network = self._network

@@ -20,6 +20,7 @@ from peersub.runtime.client_queue import Waiting, event_bytes
 from peersub.wire import WireError, sealed
 from peersub.wire.client_messages import (
     Delivered,
+    DeliveredAgain,
     DeliveredBatch,
     SubscriptionPhase,
     SubscriptionPhases,
@@ -70,6 +71,7 @@ class ClientOutbox:
     Attributes:
         size: of the events, in bytes, about.
         batch: whose events are among them; others may only follow.
+        tells_again: whether the client wants to hear which events may have come before.
     """
 
     __slots__ = (
@@ -81,10 +83,12 @@ class ClientOutbox:
         "_rows",
         "batch",
         "size",
+        "tells_again",
     )
 
     def __init__(self) -> None:
         self.size = 0
+        self.tells_again = False
         self.batch: Batch | None = None
         self._outgoing: list[_Outgoing] = []
         self._rows: list[tuple[int, np.ndarray]] = []
@@ -158,9 +162,9 @@ class ClientOutbox:
         )
         return DeliveredBatch(self.batch.part(union).with_key(None), wanted, self._hops)
 
-    def taken(self) -> list[Delivered | DeliveredBatch]:
+    def taken(self) -> list[Delivered | DeliveredAgain | DeliveredBatch]:
         """The messages, in their order; the outbox is empty from now on."""
-        messages: list[Delivered | DeliveredBatch] = []
+        messages: list[Delivered | DeliveredAgain | DeliveredBatch] = []
         if self.batch is not None:
             if self._rows:
                 messages.append(self._columns())
@@ -170,7 +174,7 @@ class ClientOutbox:
             self._events, self._places, self._of_batch = {}, {}, {}
         outgoing, self._outgoing, self.size = self._outgoing, [], 0
         messages += [
-            Delivered(
+            (DeliveredAgain if each.publication.again and self.tells_again else Delivered)(
                 each.publication.with_key(None),
                 tuple(each.numbers),
                 each.hops,

@@ -77,6 +77,8 @@ __all__ = ["DurableSubscriptions"]
 UNACKNOWLEDGED_MAX: Final = 4_096
 """Events that a consumer was given and has not acknowledged."""
 READ_AT_ONCE: Final = 256
+READ_BYTES: Final = 4 * 1_024 * 1_024
+"""Of events that are read from the log in one go."""
 RETRY_S: Final = 1.0
 NARROWED_AT_ONCE: Final = 64
 """Durable subscriptions that are narrowed anew in one turn of the loop."""
@@ -125,6 +127,12 @@ class _Durable:
     acknowledged: int = 0
     """How far its consumers have come; the disk may not know yet, or be full."""
     feed: _Feed | None = None
+    consumer: Sink | None = None
+    """The last one, also if it has let go for a while."""
+    sent: int = 0
+    """The last position that any consumer was given."""
+    sent_before: int = 0
+    """The last one that a consumer before this one may have been given."""
 
 
 class DurableSubscriptions:
@@ -163,8 +171,10 @@ class DurableSubscriptions:
         self._durables: dict[str, _Durable] = {}
         self._owned: Counter[str] = Counter()
         """How many there are of each owner."""
+        last = store.last_position()
         for each in store.durable_subscriptions():
             durable = self._add(each.name, each.filter, each.abandoned_ms or None)
+            durable.sent = last  # Nobody knows how far its consumer was when the node ended.
             durable.is_stored = True
             durable.is_noted = each.abandoned_ms > 0
 
@@ -173,7 +183,10 @@ class DurableSubscriptions:
             self._owned[owner_of(name)] += 1
         wanted = self._rules.narrow_durable(name, asked)
         since_ms = self._now_ms() if abandoned_ms is None else abandoned_ms
+        former = self._durables.get(name)
         durable = self._durables[name] = _Durable(asked, wanted, since_ms)
+        if former is not None:
+            durable.sent = former.sent
         return durable
 
     def narrow_records(self, records: Iterable[Record]) -> tuple[Record, ...]:
@@ -234,6 +247,8 @@ class DurableSubscriptions:
             durable = self._add(name, wanted)
             durable.acknowledged = taken
         feed = durable.feed = _Feed(sink)
+        if sink is not durable.consumer:
+            durable.consumer, durable.sent_before = sink, durable.sent
 
         def stored() -> None:
             durable.is_stored = True
@@ -400,7 +415,8 @@ class DurableSubscriptions:
                         break
                     limit = min(READ_AT_ONCE, room)
                     after = feed.sent or 0
-                    events = await asyncio.to_thread(self._store.read_log, name, after, limit)
+                    read_log = self._store.read_log
+                    events = await asyncio.to_thread(read_log, name, after, limit, READ_BYTES)
                     if not events:
                         break
                     self._hand_over(name, feed, events)
@@ -409,7 +425,7 @@ class DurableSubscriptions:
 
     def _hand_over(self, name: str, feed: _Feed, events: Sequence[LoggedEvent]) -> None:
         """Give the consumer those of the events that its owner may see; others count as taken."""
-        bound = self._rules.durable_bound(name)
+        bound, durable = self._rules.durable_bound(name), self._durables[name]
         for event in events:
             is_hidden = bound is not None and not event.publication.matches(bound)
             feed.sent = event.position
@@ -417,6 +433,8 @@ class DurableSubscriptions:
             if is_hidden:
                 self._counters.add("an event in the log that its subscriber may not see any more")
             else:
+                event.publication.again = event.position <= durable.sent_before
+                durable.sent = max(durable.sent, event.position)
                 feed.sink.deliver(event.publication, event.hops, event.position)
         if feed.unacknowledged and feed.unacknowledged[0].is_hidden:
             self.acknowledge(name, feed.unacknowledged[0].position)

@@ -31,6 +31,7 @@ __all__ = [
     "LOSSES",
     "MOVES",
     "PHASES",
+    "REDELIVERIES",
     "Acknowledged",
     "Answered",
     "Batch",
@@ -41,6 +42,7 @@ __all__ = [
     "Credit",
     "DurableLosses",
     "Delivered",
+    "DeliveredAgain",
     "DeliveredBatch",
     "Delivery",
     "Message",
@@ -76,6 +78,10 @@ BATCHES: Final = "batches"
 KEYS: Final = "keys"
 """A feature of the node: it takes a publisher's hash beside the id of an event (`in_network`); and
 of the client: it wants to hear which events were not new."""
+
+
+REDELIVERIES: Final = "redeliveries"
+"""A feature of the client: it wants to hear which events may have come before."""
 
 
 LOSSES: Final = "losses"
@@ -257,6 +263,19 @@ class Delivered(Message):
     hops: int
     positions: tuple[int | None, ...] = ()
     """Its place in the node's log for each of the numbers that is durable; none if none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredAgain(Message):
+    """As `Delivered`: an event that a consumer of these subscriptions may have got before.
+
+    Only for a client that says `REDELIVERIES`.
+    """
+
+    publication: Publication
+    numbers: tuple[int, ...]
+    hops: int
+    positions: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ MESSAGES: Final[dict[int, type]] = {
     96: client.RevocationTold,
     97: client.Answered,
     98: client.MoveProposed,
+    265: client.DeliveredAgain,
     295: client.DurableLosses,
     250: client.PublishedBefore,
     # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169

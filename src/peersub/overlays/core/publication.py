@@ -47,7 +47,7 @@ class Publication:
 
     __slots__ = (
         *("_answers", "_attributes", "_event", "_key", "_name", "_probe", "_unpack"),
-        *("body", "delivery", "given_key", "id", "packed"),
+        *("again", "body", "delivery", "given_key", "id", "packed"),
     )
 
     def __init__(
@@ -69,6 +69,8 @@ class Publication:
         """The attributes as they travel, if they came so, or were packed once."""
         self.given_key = key
         """The key, if it does not follow from the identifier."""
+        self.again = False
+        """Whether a subscriber may have got it before: whoever hands it over again says so."""
         self._key = key
         self._name: str | None = None
         self._attributes = attributes
@@ -149,7 +151,7 @@ class Publication:
     def event(self) -> Event:
         """What filters are asked about and subscribers get; the same object each time."""
         if self._event is None:
-            self._event = Event(self.id, self.attributes, self.body, reading=[])
+            self._event = Event(self.id, self.attributes, self.body, self.again, reading=[])
         return self._event
 
     @property

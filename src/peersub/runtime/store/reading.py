@@ -190,9 +190,16 @@ def losses(connection: sqlite3.Connection, subscription: str) -> Losses | None:
 
 
 def read_log(
-    connection: sqlite3.Connection, subscription: str, after: int, limit: int
+    connection: sqlite3.Connection,
+    subscription: str,
+    after: int,
+    limit: int,
+    bytes_max: int | None = None,
 ) -> list[LoggedEvent]:
-    """The first events of a subscription after a position; damaged ones are passed over."""
+    """The first events of a subscription after a position; damaged ones are passed over.
+
+    There may be more where so many bytes, and one event more, have come together.
+    """
     query = (
         f"SELECT log.position, hops, at_ms, {EVENT_COLUMNS} FROM log_entries "
         "JOIN log ON log.position = log_entries.position WHERE subscription = "
@@ -202,7 +209,7 @@ def read_log(
     return [
         LoggedEvent(position, publication, hops, at_ms)
         for (position, hops, at_ms), publication in _sound(
-            connection, query, subscription, after, limit
+            connection, query, subscription, after, limit, bytes_max
         )
     ]
 
@@ -227,13 +234,24 @@ def log_positions(
 
 
 def _sound(
-    connection: sqlite3.Connection, query: str, about: str, after: int, limit: int
+    connection: sqlite3.Connection,
+    query: str,
+    about: str,
+    after: int,
+    limit: int,
+    bytes_max: int | None = None,
 ) -> list[tuple[list[Any], Publication]]:
     """Rows of the query with their events, without damaged ones. No rows mean that none are left:
     where all rows of an answer are damaged, those after them are asked for.
     """
     while True:
-        rows = connection.execute(query, (about, after, limit)).fetchall()
+        rows: list[tuple[Any, ...]] = []
+        size = 0
+        for row in connection.execute(query, (about, after, limit)):
+            rows.append(row)
+            size += sum(len(value) for value in row if isinstance(value, bytes))
+            if bytes_max is not None and size >= bytes_max:
+                break
         found = [
             (list(row[:-_EVENT_WIDTH]), publication)
             for row in rows

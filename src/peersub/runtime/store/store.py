@@ -228,10 +228,12 @@ class Store:
         with self._asking() as connection:
             return reading.durable_subscriptions(connection)
 
-    def read_log(self, subscription: str, after: int, limit: int) -> list[LoggedEvent]:
-        """The first events of a durable subscription after a position."""
+    def read_log(
+        self, subscription: str, after: int, limit: int, bytes_max: int | None = None
+    ) -> list[LoggedEvent]:
+        """The first events of a durable subscription after a position, as `reading` says."""
         with self._asking() as connection:
-            return reading.read_log(connection, subscription, after, limit)
+            return reading.read_log(connection, subscription, after, limit, bytes_max)
 
     def position_for(self, subscription: str, since: Since) -> int | None:
         """The position after which to read; None if there is no such subscription."""
