@@ -189,6 +189,34 @@ def bench_hostile(
     return run_bench_hostile(dict(locals()))
 
 
+@bench_app.command("subscribe")
+def bench_subscribe(
+    sizes: Annotated[
+        str | None, typer.Option(help="Subscriptions on one node; default 1000,10000,100000.")
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option(help="Clients that share them; default 1,10.")
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="Node processes, at least 3; default 3,16.")
+    ] = None,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second between others.")] = 100,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="1,000 and 5,000 of one client on 3 nodes.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Let clients subscribe by thousands: what does it cost, and what do others notice?
+
+    On 2 idle cores all of it takes about a quarter of an hour, with --quick half a minute.
+    """
+    from peersub.cli.bench_live_commands import run_bench_subscribe
+
+    return run_bench_subscribe(dict(locals()))
+
+
 @bench_app.command("churn")
 def bench_churn(
     nodes: Annotated[int, typer.Option(min=4, help="Node processes.")] = 24,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
 from peersub.bench.harness import Finished, Trial, plain_table, report, run_trials
+from peersub.cli.bench_routing_command import listed
 from peersub.cli.failures import CommandError
+
+FULL_SIZES: Final = "1000,10000,100000"
 
 if TYPE_CHECKING:
     from peersub.bench.churn import ChurnResult
     from peersub.bench.hostile import HostileResult
     from peersub.bench.operations.checking import Verdict
+    from peersub.bench.subscribe.trial import SubscribeResult
 
-__all__ = ["run_bench_churn", "run_bench_hostile", "run_bench_operations"]
+__all__ = ["run_bench_churn", "run_bench_hostile", "run_bench_operations", "run_bench_subscribe"]
 
 
 def _check_machine() -> None:
@@ -108,3 +112,61 @@ def _show_weeks(finished: Sequence[Finished[Verdict]]) -> Iterator[Table]:
     for each in shown:
         table.add_row(*(f"{each[name]:,}" for name in columns))
     yield table
+
+
+def run_bench_subscribe(options: Mapping[str, Any]) -> int:
+    """Let clients subscribe; 1 if it costs too much, holds up others, or misses an event."""
+    from peersub.bench.subscribe.trial import SubscribeSettings, run_subscribe
+
+    _check_machine()
+    is_quick = options["quick"]
+    sizes = listed("sizes", options["sizes"] or ("1000,5000" if is_quick else FULL_SIZES), int)
+    clients = listed("clients", options["clients"] or ("1" if is_quick else "1,10"), int)
+    nodes = listed("nodes", options["nodes"] or ("3" if is_quick else "3,16"), int)
+    if min((*sizes, *clients)) < 1 or min(nodes) < 3:
+        raise CommandError("--sizes and --clients are at least 1, --nodes at least 3.")
+
+    def trial(count: int, seed: int, its: int) -> Trial[SubscribeResult]:
+        calm_s = 5.0 if is_quick else 10.0
+        settings = SubscribeSettings(sizes, its, count, options["rate"], calm_s, seed)
+        return Trial(f"{count} nodes, {its} clients", seed, partial(run_subscribe, settings))
+
+    seeds = range(options["first"], options["first"] + options["seeds"])
+    trials = [trial(count, seed, its) for count in nodes for its in clients for seed in seeds]
+    finished = run_trials(trials)
+    tables = partial(_show_subscribing, finished)
+    return report(finished, as_json=options["as_json"], tables=tables, facts={})
+
+
+def _show_subscribing(finished: Sequence[Finished[SubscribeResult]]) -> Iterator[Table | str]:
+    columns = (
+        *("count", "ready s", "CPU µs", "client µs", "messages", "bytes", "ended s", "ended µs"),
+        *("p99 calm", "p99 ms", "ratio"),
+    )
+    caption = "Per subscription: CPU of all nodes, CPU of the client, messages, bytes per node."
+    table = plain_table("Subscribing", ("network",), columns, caption)
+    for each in finished:
+        for point in each.outcome.points:
+            table.add_row(
+                each.trial.name,
+                f"{point.subscriptions:,}",
+                f"{point.ready_s:,.1f}",
+                f"{point.cpu_us:,.0f}",
+                f"{point.client_cpu_us:,.0f}",
+                f"{point.messages:.3f}",
+                f"{point.bytes_per_row:,.0f}",
+                f"{point.ended_s:,.1f}",
+                f"{point.ended_cpu_us:,.0f}",
+                f"{point.calm_ms['p99']:.1f}",
+                f"{point.meanwhile_ms.get('p99', 0):.1f}",
+                f"{point.latency_ratio:.1f}",
+            )
+    yield table
+    for each in finished:
+        need = each.outcome.extrapolated
+        yield (
+            f"{each.trial.name}: {need['filters']:,.0f} distinct filters would need about "
+            f"{need['gigabytes_per_node']} GB per node, {need['cpu_s_of_all_nodes']:,.0f} s of CPU "
+            f"of all nodes, {need['ready_s']:,.0f} s until ready (extrapolated, not measured); "
+            f"CPU each is {each.outcome.cpu_ratio:.2f} times that of the fewest"
+        )

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientDoor"]
 
-CHANGES_PER_TURN: Final = 32
+CHANGES_PER_TURN: Final = 16
 """Subscriptions of a client that begin or end in one turn of the loop."""
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""

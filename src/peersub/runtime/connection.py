@@ -278,6 +278,16 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return self._pieces_bytes + (transport.get_write_buffer_size() if transport else 0)
 
+    def status(self) -> dict[str, Any]:
+        """What went over it and waits for it, as plain values."""
+        return {
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "messages_in": self.frames_in,
+            "queued_bytes": self.queued_bytes,
+            "events_dropped": self.events_dropped,
+        }
+
     @property
     def remote(self) -> str:
         """Where the other end is, for people."""

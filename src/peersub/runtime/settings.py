@@ -32,6 +32,7 @@ A way round is looked for no longer than subscribers may have to wait."""
 _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
         "burst_ms": 1,
+        "rows_per_turn": 8,
         "retry_ms": 2_000,
         "replay_events_max": 16_384,
         "lookup_ms": 500,
@@ -45,7 +46,8 @@ _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
         "invite_ms": 500,
     }
 )
-"""What overlays repeat sooner than they do by default: round trips take milliseconds."""
+"""What overlays repeat sooner than they do by default: round trips take milliseconds. Changes of
+filters are taken in by turns of less than a millisecond: events wait for no more than that."""
 
 
 @dataclass(frozen=True, slots=True)

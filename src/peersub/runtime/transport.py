@@ -276,10 +276,7 @@ class Transport:
         return {
             "links": {
                 node: {
-                    "bytes_in": link.connection.bytes_in,
-                    "bytes_out": link.connection.bytes_out,
-                    "queued_bytes": link.connection.queued_bytes,
-                    "events_dropped": link.connection.events_dropped,
+                    **link.connection.status(),
                     "is_behind": link.in_doubt or link.connection.is_congested(),
                 }
                 for node, link in sorted(self.links.items())

@@ -1,8 +1,8 @@
 """Turns: work that is too much for one turn of the loop is done in parts, with pauses in between.
 
 A client may ask for thousands of subscriptions at once, and thousands end when it is lost. Between
-the parts of such work everybody else has a turn, and after each part the node rests for about as
-long as the part took: half of a processor stays for events and signs of life.
+the parts of such work everybody else has a turn, and after each part the node rests for longer than
+the part took: most of a processor stays for events and signs of life.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["Turns", "Work"]
 
-PAUSE_SHARE: Final = 1.0
+PAUSE_SHARE: Final = 2.0
 """How long to rest after a part of the work, of the time that it took."""
 PAUSE_S_MAX: Final = 0.05
 

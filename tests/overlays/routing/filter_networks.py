@@ -52,6 +52,7 @@ class FilterNetwork:
         shared = Strategy(strategy)
         settings = MaintenanceSettings(coalesce_ms, strategy, **slices)
         self.random = random
+        self.now_ms = 0
         self.topologies = dict(topologies)
         self.peers = {
             peer: FilterMaintenance(peer, topology, settings, shared)
@@ -78,7 +79,7 @@ class FilterNetwork:
             self.flush(peer)
 
     def flush(self, peer: PeerId) -> None:
-        for effect in self.peers[peer].flush(0):
+        for effect in self.peers[peer].flush(self.now_ms):
             self._take(peer, effect)
 
     def _take(self, peer: PeerId, effect: Effect) -> None:

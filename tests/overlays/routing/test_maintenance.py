@@ -422,6 +422,7 @@ def test_the_first_of_many_changes_are_passed_on_at_once():
     network.connect_all()
     network.run()
     network.sent.clear()
+    network.now_ms += 1_000
     peer = PeerId("n0")
     for number in range(20):
         network.subscribe(peer, f"s{number}", Filter(f"a = {number}"))

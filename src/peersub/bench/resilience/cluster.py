@@ -16,7 +16,7 @@ from typing import Any
 
 import peersub
 
-__all__ = ["Cluster", "NodeFailedError", "WorkerProcess", "free_addresses"]
+__all__ = ["Cluster", "NodeFailedError", "WorkerProcess", "environment", "free_addresses"]
 
 LINE_BYTES_MAX = 16 * 1_024 * 1_024
 PORTS_FROM = 12_000
@@ -80,7 +80,7 @@ class WorkerProcess:
         self.signal(signal.SIGCONT)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Workers run the code that started them, wherever it was imported from."""
     source = str(Path(peersub.__file__).parent.parent)
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -136,7 +136,7 @@ class Cluster:
             json.dumps(given),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
             limit=LINE_BYTES_MAX,
         )
         worker = WorkerProcess(len(self.workers), process)

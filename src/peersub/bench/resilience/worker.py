@@ -18,7 +18,6 @@ Times are milliseconds of the machine's monotonic clock, which all processes sha
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import json
 import resource
@@ -33,6 +32,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.runtime.collecting import keep_collections_short
 from peersub.runtime.connection import ConnectionSettings
 from peersub.runtime.live_node import StartError
 from peersub.runtime.liveness import LivenessSettings
@@ -279,7 +279,7 @@ def _batch(batch_id: str, publications: list[Publication]) -> Batch:
 
 def _process() -> dict[str, int]:
     """What may leak, as far as only the process itself can tell."""
-    return {"tasks": len(asyncio.all_tasks()), "objects": len(gc.get_objects())}
+    return {"tasks": len(asyncio.all_tasks())}
 
 
 def _fill_disk(*, is_full: bool) -> None:
@@ -313,7 +313,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     tls, permissions = given.pop("tls", None), given.pop("permissions", None)
     worker = Worker(settings_of(given), tls, permissions)
-    gc.freeze()  # As `peersub node` does.
+    keep_collections_short()
     asyncio.run(worker.run())
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from peersub.filters.filter import Filter
@@ -77,6 +78,8 @@ __all__ = ["RoutingEngine", "RoutingSettings"]
 _RETRY = Timer("routing/retry")
 _FLUSH = Timer("routing/flush")
 _REPLAY = Timer("routing/replay")
+DESCRIBED_MAX = 1_000
+"""Subscriptions that are named to people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,6 +588,6 @@ class RoutingEngine:
         """The state as plain values."""
         return {
             "filters": self.maintenance.describe(),
-            "subscriptions": sorted(self.home.subscriptions),
+            "subscriptions": sorted(islice(self.home.subscriptions, DESCRIBED_MAX)),
             "unfinished_tasks": len(self.delegations),
         }

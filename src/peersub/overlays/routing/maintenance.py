@@ -51,6 +51,7 @@ from peersub.overlays.routing.messages import (
     FilterUpdate,
     ResponsibilityChange,
 )
+from peersub.overlays.routing.pace import TURN_PAUSE_MS, Pace
 from peersub.overlays.routing.publishers import Publisher
 from peersub.overlays.routing.rows import NO_ROWS, Rows, control_rows
 from peersub.overlays.routing.strategies import Strategy, make_strategy
@@ -62,10 +63,6 @@ __all__ = ["FLUSH_TIMER", "FilterMaintenance", "MaintenanceSettings"]
 FLUSH_TIMER: Final = Timer("routing/flush")
 ROWS_SENT_PER_TURN: Final = 1_024
 """Rows that a publisher is sent before others have their turn; parts of updates stay whole."""
-TURN_PAUSE_MS: Final = 1
-"""Until the next turn of what is too much for one."""
-AT_ONCE_MAX: Final = 8
-"""Changes in a row that are passed on at once before those that follow are collected."""
 MISMATCHES_MAX: Final = 3
 """Whole tables in a row that may come with another digest than they have."""
 
@@ -120,9 +117,7 @@ class FilterMaintenance:
         # Readiness, and collecting over time.
         self._ready: dict[str, None] = {}
         self._is_ready_held = False
-        self._is_waiting = False
-        self._is_time = False
-        self._left_at_once = AT_ONCE_MAX
+        self._pace = Pace(settings.burst_ms)
 
     # --- local filters -------------------------------------------------------------------------
 
@@ -334,9 +329,7 @@ class FilterMaintenance:
 
     def on_timer(self) -> None:
         """The time of FLUSH_TIMER has come."""
-        self._is_waiting = False
-        self._is_time = True
-        self._left_at_once = AT_ONCE_MAX
+        self._pace.fire()
 
     def flush(self, now_ms: int) -> list[Effect]:
         """Work out and send what has changed: Send, SetTimer, SubscriptionReady, Drop.
@@ -344,22 +337,22 @@ class FilterMaintenance:
         No flush takes in more than `rows_per_turn` rows: the rest follows, so that events and signs
         of life never wait for many subscriptions.
         """
-        if self._has_changes() and self.settings.coalesce_ms and not self._is_time:
+        if self._has_changes() and self.settings.coalesce_ms and not self._pace.is_time:
             self._answer(self._answers)
             self._wait(self.settings.coalesce_ms)
-        elif self._is_waiting and (self._is_unfinished or not self._left_at_once):
+        elif self._has_changes() and not self._pace.is_time and self._pace.is_burst(now_ms):
+            self._wait(self.settings.burst_ms)
+        elif self._pace.is_waiting and self._is_unfinished:
             pass
         elif self._has_changes() or self._answers or self._reconsider or self._is_unfinished:
             self._work()
-            self._left_at_once -= 1
-            if self.settings.burst_ms:
-                self._wait(self.settings.burst_ms)
+        self._pace.is_time = False
         self._end_waves()
         return self._taken_effects()
 
     def _wait(self, delay_ms: int) -> None:
-        if not self._is_waiting:
-            self._is_waiting = True
+        if not self._pace.is_waiting:
+            self._pace.is_waiting = True
             self._effects.append(SetTimer(FLUSH_TIMER, delay_ms))
 
     def _has_changes(self) -> bool:
@@ -383,7 +376,7 @@ class FilterMaintenance:
     def _work(self) -> None:
         combination = self._take_changes()
         touched = {**self._replaced, **combination.work(self.settings.rows_per_turn)}
-        self._replaced, self._is_time = {}, False
+        self._replaced = {}
         for peer, publisher in self._publishers.items():
             served = self._served(peer, publisher)
             if self._reconsider or None in touched or any(one in touched for one in served):
