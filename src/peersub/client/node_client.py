@@ -31,7 +31,6 @@ from peersub.client.outgoing import (
 from peersub.client.session import Session
 from peersub.client.subscription import Subscription
 from peersub.filters.filter import Filter
-from peersub.runtime.client_queue import event_bytes
 from peersub.wire.client_messages import Batch, Publication
 
 __all__ = ["NodeClient", "PublishSummary", "Published"]
@@ -147,7 +146,7 @@ class NodeClient:
             ValueError: the event cannot travel.
         """
         publication = publication_of(event, promise_named(delivery), id, body)
-        size = event_bytes(publication)
+        size = publication.size
         waiting = _OneWaiting(asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(timeout):

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from peersub.client.arguments import check_body, check_id
 from peersub.events.arrow import rows_of_table, table_of_rows
 from peersub.events.envelope import Event, identifier_of
-from peersub.runtime.client_queue import event_bytes
 from peersub.wire import sealed
 from peersub.wire.client_messages import Batch, BatchSizeError, Publication
 from peersub.wire.client_messages import Delivery as Promise
@@ -144,7 +143,7 @@ def _single_pieces(
     try:
         for event in events:
             publication = publication_of(event, promise, id_attribute=id_attribute)
-            piece.append((publication, event_bytes(publication)))
+            piece.append((publication, publication.size))
             size += piece[-1][1]
             if len(piece) >= EVENTS_AT_ONCE_MAX or size >= PIECE_BYTES:
                 yield piece

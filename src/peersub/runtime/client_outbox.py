@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.client_queue import Waiting, event_bytes
+from peersub.runtime.client_queue import Waiting
 from peersub.wire import WireError, sealed
 from peersub.wire.client_messages import (
     Delivered,
@@ -112,7 +112,7 @@ class ClientOutbox:
             self._outgoing.append(last)
             if place is not None:
                 self._of_batch[id(publication)] = last
-            self.size += event_bytes(publication)
+            self.size += publication.size
         last.numbers.append(number)
         last.positions.append(waiting.position)
         if waiting.position is not None:

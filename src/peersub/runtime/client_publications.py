@@ -17,7 +17,6 @@ from peersub.overlays.core.publication import Publication
 from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX
 from peersub.runtime.client_ports import ClientConnection, ClientRules, ServingNode
-from peersub.runtime.client_queue import content_bytes
 from peersub.runtime.logs import NodeLog
 from peersub.wire.client_messages import (
     PublishBatchWanted,
@@ -147,7 +146,7 @@ class ClientPublications:
     def _no_room_for(self, content: Publication | Batch) -> str | None:
         if len(self._open) >= self._open_max:
             return f"more than {self._open_max:,} publications have not ended"
-        if not self._share.has_room(content, content_bytes(content)):
+        if not self._share.has_room(content, content.size):
             return (
                 f"publications of {self._share.used:,} bytes have not ended: the node takes more "
                 "when some have"
@@ -156,7 +155,7 @@ class ClientPublications:
 
     def _begin(self, content: Publication | Batch, number: int) -> None:
         self._open[content.name] = (content, [number])
-        self._share.hold(content, content_bytes(content))
+        self._share.hold(content, content.size)
 
     # --- holding back ----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from peersub.wire.client_messages import Overflow, SubscriptionPhase
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ConsumerOwner", "QueuedConsumer", "Waiting", "content_bytes", "event_bytes"]
+__all__ = ["ConsumerOwner", "QueuedConsumer", "Waiting"]
 
 ROWS_AT_ONCE: Final = 64
 """Rows of a batch that are made into events before it is looked whether the connection is full."""
@@ -29,16 +29,6 @@ COLUMNS_FROM: Final = 8
 """Fewer rows that have waited leave one by one: a message in columns costs as much as some."""
 SHARED_PART: Final = 4
 """Where fewer than this part of a batch's events wait, they are copied, and the batch let go."""
-
-
-def event_bytes(publication: Publication) -> int:
-    """About what an event takes, without packing what is not packed yet."""
-    return len(publication.packed or b"") + len(publication.body or b"") + len(publication.id)
-
-
-def content_bytes(content: Publication | Batch) -> int:
-    """About what an event, or a batch of them, takes."""
-    return content.size if isinstance(content, Batch) else event_bytes(content)
 
 
 _log = NodeLog(__name__)
@@ -284,7 +274,7 @@ class QueuedConsumer:
     def _enqueue(self, waiting: Waiting) -> bool:
         """Whether the event waits now, or has taken the place of others."""
         publication = waiting.publication
-        size = event_bytes(publication)
+        size = publication.size
         if not self._make_room(publication, size, 1):
             return False
         self._share.hold(publication, size)

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.routing import replays as replays_module
 from peersub.overlays.routing.replays import Replays
 
 KEPT_MAX = 64
@@ -44,3 +45,17 @@ def test_keeping_one_more_looks_at_few_of_those_that_are_kept():
         replays.keep(_event(number), number)
     assert len(counted) == KEPT_MAX
     assert counted.looked_at <= 3 * 4 * KEPT_MAX
+
+
+def test_large_events_are_kept_within_a_bound_of_bytes(monkeypatch):
+    monkeypatch.setattr(replays_module, "BYTES_MAX", 10_000)
+    replays = Replays(events_max=100, horizon_ms=1_000, slice_max=100)
+
+    def large(number: int) -> Publication:
+        return Publication(f"e{number}", {}, bytes(4_000), delivery=Delivery.AT_LEAST_ONCE)
+
+    assert [replays.keep(large(number), number) for number in range(5)] == [0, 0, 1, 1, 1]
+    assert _kept(replays, 5) == ["e3", "e4"]
+    alone = Publication("huge", {}, bytes(20_000), delivery=Delivery.AT_LEAST_ONCE)
+    assert replays.keep(alone, 6) == 2 and _kept(replays, 6) == ["huge"]
+    assert replays.keep(large(7), 2_000) == 0 and _kept(replays, 2_000) == ["e7"]

@@ -124,6 +124,11 @@ class Publication:
         return self._name
 
     @property
+    def size(self) -> int:
+        """About what the event takes, in bytes, without packing what is not packed yet."""
+        return len(self.packed or b"") + len(self.body or b"") + len(self.id)
+
+    @property
     def attributes(self) -> Mapping[str, Any]:
         """What SQL filters see."""
         if self._attributes is None:

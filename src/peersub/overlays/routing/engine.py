@@ -341,7 +341,8 @@ class RoutingEngine:
             reason = "this overlay promises best effort only: use chord for at-least-once"
             self._out.emit(PublishFailed.of(publication, reason))
             return
-        self._replays.keep(publication, now_ms)
+        if self._replays.keep(publication, now_ms):
+            self._out.emit(Drop("an acknowledged event is not kept for a split: others are large"))
         task = self.delegations.own(publication, scope, now_ms)
         if task is None:
             reason = "too many publications are unconfirmed: wait for some to complete"

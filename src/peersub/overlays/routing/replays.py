@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
+from typing import Final
 
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.history import History
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.delegations import TaskKey
 
-__all__ = ["Replays"]
+__all__ = ["BYTES_MAX", "Replays"]
+
+BYTES_MAX: Final = 64 * 1_024 * 1_024
+"""Of the events that a node keeps; older ones make room."""
 
 
 class Replays:
@@ -34,6 +38,8 @@ class Replays:
         self._published: History[bytes] = History(events_max, horizon_ms)
         self._kept: OrderedDict[bytes, Publication | Batch] = OrderedDict()
         self._kept_events = 0
+        self._sizes: dict[bytes, int] = {}
+        self._kept_bytes = 0
         self._waiting: dict[bytes, None] = {}
 
     @property
@@ -41,23 +47,34 @@ class Replays:
         """Whether there is more to replay than is under way."""
         return bool(self._waiting)
 
-    def keep(self, publication: Publication | Batch, now_ms: int) -> None:
-        """It is published now, under a promise."""
-        self._published.add(publication.key, now_ms)
-        if publication.key not in self._kept:
+    def keep(self, publication: Publication | Batch, now_ms: int) -> int:
+        """It is published now, under a promise; how many others had to make room for its bytes."""
+        key = publication.key
+        self._published.add(key, now_ms)
+        if key not in self._kept:
             self._kept_events += _event_count(publication)
-        self._kept[publication.key] = publication
-        self._forget(now_ms)
+            self._sizes[key] = publication.size
+            self._kept_bytes += publication.size
+        self._kept[key] = publication
+        return self._forget(now_ms)
 
-    def _forget(self, now_ms: int) -> None:
+    def _forget(self, now_ms: int) -> int:
+        """Let go of what is too old or too much; how many had to go for their bytes alone."""
         self._published.forget(now_ms)
+        cut = 0
         while self._kept:
             key = next(iter(self._kept))
             # What was published last is kept, also a batch of more events than that.
-            is_too_much = self._kept_events > self._events_max and len(self._kept) > 1
-            if key in self._published and not is_too_much:
+            is_too_many = self._kept_events > self._events_max and len(self._kept) > 1
+            is_too_large = self._kept_bytes > BYTES_MAX and len(self._kept) > 1
+            is_young = key in self._published
+            if is_young and not is_too_many and not is_too_large:
                 break
-            self._kept_events -= _event_count(self._kept.pop(key))
+            count = _event_count(self._kept.pop(key))
+            self._kept_events -= count
+            self._kept_bytes -= self._sizes.pop(key)
+            cut += count if is_young and not is_too_many else 0
+        return cut
 
     def begin(self, now_ms: int, since_ms: int) -> None:
         """What was published from a time on is to be replayed."""
