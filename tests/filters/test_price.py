@@ -87,7 +87,7 @@ def test_each_kind_of_cost_counts():
     plain = Filter("a = 1 AND b > 2 AND c < 'x'").price.units
     assert plain <= PLAIN_PRICE and Filter("a = 1").price.surplus == 0
     assert Filter("a RLIKE 'x'").price.units > PLAIN_PRICE
-    assert Filter(product(8)).price.units <= FILTER_PRICE_MAX < Filter(product(9)).price.units
+    assert Filter(product(7)).price.units <= FILTER_PRICE_MAX < Filter(product(8)).price.units
     many = Filter("a IN (" + ", ".join(f"'v{n}'" for n in range(3_000)) + ")")
     assert plain < many.price.units <= ROW_PRICE_MAX
     assert Filter(r"a RLIKE '\\pL{5}'").price.units > Filter("a RLIKE 'l{5}'").price.units + 200
@@ -129,12 +129,12 @@ def test_many_boxes_are_refused_before_one_is_read(work):
     data = Filter(product(10)).to_bytes()
     with pytest.raises(TooDearError, match="bytes, and a filter may have") as refused:
         Filter.from_bytes(data, FILTER_PRICE_MAX)
-    data = Filter(product(9)).to_bytes()
+    data = Filter(product(8)).to_bytes()
     with pytest.raises(TooDearError, match=f"may cost {FILTER_PRICE_MAX:,}") as refused:
         Filter.from_bytes(data, FILTER_PRICE_MAX)
     assert "Split it into several subscriptions" in str(refused.value)
     assert work["boxes"] == 0
-    assert Filter.from_bytes(data) == Filter(product(9))
+    assert Filter.from_bytes(data) == Filter(product(8))
 
 
 def test_patterns_that_would_be_tried_on_many_texts_are_refused(work):

@@ -16,23 +16,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from peersub.bench.harness import percentiles
 from peersub.bench.hostile_frames import Act, Ending, Target, hostile_acts
 from peersub.bench.live_network import LiveNetwork
 from peersub.bench.process_figures import ProcessFigures, figures_of
 from peersub.bench.resilience.cluster import WorkerProcess
-from peersub.bench.resilience.judging import Judgement, Notes
+from peersub.bench.resilience.judging import Judgement
 from peersub.bench.resilience.worker import now_ms
+from peersub.bench.steady_traffic import SteadyTraffic
 
 __all__ = ["HostileResult", "HostileSettings", "run_hostile"]
 
-SYMBOLS: Final = 10
 HELD_MAX: Final = 128
 """Connections that attackers hold at once: the node turns away more than it can greet."""
 GREETING_MS: Final = 1_000
@@ -144,9 +143,7 @@ class _Trial:
         connection = {"greeting_ms": GREETING_MS}
         self.node_settings = {"overlay": settings.overlay, "connection": connection}
         self.network = LiveNetwork(dict(self.node_settings))
-        self.notes = Notes(SYMBOLS)
-        self.wishes: dict[str, str] = {}
-        self.published = 0
+        self.traffic = SteadyTraffic(self.network, settings.rate)
 
     async def run(self) -> HostileResult:
         settings, result = self.settings, self.result
@@ -154,10 +151,10 @@ class _Trial:
             workers = [await network.start() for _ in range(settings.nodes)]
             target, publisher = workers[0], workers[-1]
             for worker in workers:
-                await self._subscribe(worker)
-            on_target = {name for name in self.wishes if name.startswith("w0-")}
-            await self._publish(publisher, settings.calm_s)
-            result.calm_ms = self._latencies(on_target, [range(self.published)])
+                await self.traffic.subscribe(worker)
+            on_target = {name for name in self.traffic.wishes if name.startswith("w0-")}
+            events = await self.traffic.publish(publisher, settings.calm_s)
+            result.calm_ms = self.traffic.latencies(on_target, [events])
             async with LiveNetwork(dict(self.node_settings)) as others:
                 bystanders = [await others.start(), await others.start()]
                 result.before = figures_of(target.process.pid)
@@ -194,59 +191,23 @@ class _Trial:
             result.acts += attack.acts
             result.frames += attack.frames
             result.kept += attack.kept
-        result.elsewhere_ms = self._latencies(on_target, elsewhere_events)
-        result.attacked_ms = self._latencies(on_target, attacked_events)
+        result.elsewhere_ms = self.traffic.latencies(on_target, elsewhere_events)
+        result.attacked_ms = self.traffic.latencies(on_target, attacked_events)
         return expected
 
     async def _attack(
         self, publisher: WorkerProcess, nodes: list[WorkerProcess], frames: int, seed: int
     ) -> tuple[_Attack, range]:
         """Attack the first of two neighbours; the attack, and the events published meanwhile."""
-        first = self.published
+        first = self.traffic.published
         attack = _Attack(frames, self.settings.frames_per_second, seed)
         attacking = asyncio.create_task(attack.run(nodes[0].name, nodes[1].name))
         while not attacking.done():
-            await self._publish(publisher, 1.0)
+            await self.traffic.publish(publisher, 1.0)
             seen = figures_of(nodes[0].process.pid).descriptors
             self.result.descriptors_max = max(self.result.descriptors_max, seen)
         await attacking
-        return attack, range(first, self.published)
-
-    async def _subscribe(self, worker: WorkerProcess) -> None:
-        names = [f"w{worker.number}-{number}" for number in range(SYMBOLS // 2)]
-        for number, name in enumerate(names):
-            self.wishes[name] = f"s{(worker.number + number) % SYMBOLS}"
-            self.notes.subscribed(name, self.wishes[name])
-        wishes = {name: {"filter": f"symbol = '{self.wishes[name]}'"} for name in names}
-        await self.network.subscribe(worker, wishes)
-        for name in names:
-            self.notes.ready(name, now_ms())
-
-    async def _publish(self, publisher: WorkerProcess, seconds: float) -> None:
-        """Publish at the rate for so long, and wait until all has ended."""
-        count = max(1, int(self.settings.rate * seconds))
-        first, self.published = self.published, self.published + count
-        publisher.command(
-            do="publish",
-            rate=self.settings.rate,
-            first=first,
-            count=count,
-            symbols=SYMBOLS,
-            prefix="e-",
-        )
-        ended = self.network.ended
-        ids = [f"e-{number}" for number in range(first, first + count)]
-        await self.network.until(lambda: all(each in ended for each in ids), "publications end")
-
-    def _latencies(self, names: set[str], events: Sequence[range]) -> dict[str, float]:
-        """Of deliveries to these subscriptions, of events with such numbers."""
-        begun = self.network.begun_ms
-        found = (
-            at_ms - begun[event]
-            for (name, event), at_ms in self.network.arrivals_ms.items()
-            if name in names and any(int(event.rpartition("-")[2]) in each for each in events)
-        )
-        return percentiles(found, p50=0.5, p99=0.99)
+        return attack, range(first, self.traffic.published)
 
     async def _judge(
         self, target: WorkerProcess, counters: dict[str, int], expected: list[tuple[str, ...]]
@@ -267,13 +228,7 @@ class _Trial:
             if count > counters.get(reason, 0)
         }
         result.uncounted = _uncounted(expected, result.counted)
-        for event, begun_ms in network.begun_ms.items():
-            self.notes.ended(event, begun_ms, begun_ms, network.ended[event])
-        for name, events in network.got.items():
-            for event, times in events.items():
-                for _ in range(times):
-                    self.notes.got(name, event, network.arrivals_ms[name, event])
-        result.judgement = self.notes.judge()
+        result.judgement = self.traffic.judge()
 
 
 class _Attack:

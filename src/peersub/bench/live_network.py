@@ -17,7 +17,7 @@ from peersub.bench.resilience.cluster import Cluster, WorkerProcess
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.wire import pack_attributes
 
-__all__ = ["LiveNetwork"]
+__all__ = ["PATIENCE_S", "LiveNetwork"]
 
 PATIENCE_S: Final = 30.0
 """How long to wait for something; a busy machine is slow, a network that failed is silent."""

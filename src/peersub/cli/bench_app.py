@@ -181,6 +181,12 @@ def bench_hostile(
     rate: Annotated[int, typer.Option(min=1, help="Events per second meanwhile.")] = 200,
     overlay: Annotated[str, typer.Option(help="An overlay that promises at-least-once.")] = "chord",
     seed: Annotated[int, typer.Option(min=0)] = 1,
+    filters: Annotated[
+        bool, typer.Option("--filters", help="Send 1,000 hostile filters instead of frames.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With --filters: fewer of them, in half a minute.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Send hostile frames to a live node: does it serve as before, and count what came?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ FULL_SIZES: Final = "1000,10000,100000"
 
 if TYPE_CHECKING:
     from peersub.bench.churn import ChurnResult
+    from peersub.bench.filter_attack import FilterAttackResult
     from peersub.bench.hostile import HostileResult
     from peersub.bench.operations.checking import Verdict
     from peersub.bench.subscribe.trial import SubscribeResult
@@ -34,6 +36,8 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
     """Attack; 1 if something was missed, not counted, or left behind."""
     from peersub.bench.hostile import HostileSettings, run_hostile
 
+    if options["filters"]:
+        return _run_filter_attack(options)
     _check_machine()
     settings = HostileSettings(
         frames=options["frames"],
@@ -47,6 +51,49 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
     (finished,) = run_trials([trial])
     shown = partial(_show_hostile, finished.outcome)
     return report([finished], as_json=options["as_json"], tables=shown)
+
+
+def _run_filter_attack(options: Mapping[str, Any]) -> int:
+    """Attack with filters; 1 if others noticed."""
+    from peersub.bench.filter_attack import FilterAttackSettings, run_filter_attack
+
+    _check_machine()
+    settings = FilterAttackSettings(seed=options["seed"], nodes=max(options["nodes"], 4))
+    if options["quick"]:
+        settings = replace(settings, filters=120, rounds=1, calm_s=4.0)
+    trials = [
+        Trial(name, settings.seed, partial(run_filter_attack, each))
+        for name, each in (
+            ("without permissions", settings),
+            ("with permissions", replace(settings, seed=settings.seed + 100, has_permissions=True)),
+        )
+    ]
+    finished = run_trials(trials)
+    return report(finished, as_json=options["as_json"], tables=partial(_show_attacks, finished))
+
+
+def _show_attacks(finished: list[Finished[FilterAttackResult]]) -> Iterator[Table | str]:
+    table = plain_table(
+        "hostile filters",
+        ("",),
+        ("filters", "accepted", "refused", "p99 in peace", "attacked", "ratio", "longest turn"),
+        "Milliseconds; turns of loops in time of their processors, as nodes tell them.",
+    )
+    for each in finished:
+        result = each.outcome
+        table.add_row(
+            each.trial.name,
+            f"{result.kinds.total():,}",
+            f"{result.answers['accepted']:,}",
+            f"{result.kinds.total() - result.answers['accepted']:,}",
+            f"{result.calm_ms['p99']:.1f}",
+            f"{result.attacked_ms['p99']:.1f}",
+            f"{result.p99_ratio:.2f}",
+            f"{max(result.turns_cpu_ms_max.values()):.0f}",
+        )
+    yield table
+    for each in finished:
+        yield f"deliveries, {each.trial.name}: {each.outcome.judgement.as_dict()}"
 
 
 def _show_hostile(result: HostileResult) -> Iterator[Table | str]:

@@ -36,7 +36,7 @@ from peersub.filters.relations import (
 )
 from peersub.filters.sql_grammar import parse
 from peersub.filters.sql_text import text_of_boxes
-from peersub.filters.wire_form import BYTES_MAX, boxes_to_bytes, bytes_to_boxes, digest_of
+from peersub.filters.wire_form import BYTES_MAX, boxes_to_bytes, digest_of, read_bytes
 
 __all__ = ["Filter", "Matchable", "attributes_of", "described"]
 
@@ -117,10 +117,12 @@ class Filter:
             TooDearError: it costs more than `price_max`; said before anything is built.
             ValueError: the bytes are no filter of a version that is understood.
         """
-        form = bytes_to_boxes(data, price_max)
+        form, price = read_bytes(data, price_max)
         if isinstance(form, str):
             return Filter.xpath(form)
-        return Filter._of(form)
+        made = Filter._of(form)
+        made.__dict__["price"] = price  # As the cached property holds it.
+        return made
 
     def to_bytes(self) -> bytes:
         """The normal form as versioned MessagePack."""

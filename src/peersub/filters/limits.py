@@ -22,7 +22,7 @@ PROGRAM_BYTES_MAX: Final = 1 << 18
 """Memory that RE2 may use for one expression."""
 PIECES_MAX: Final = 256
 """Pieces that a subtraction of boxes may leave before covering is given up as unproven."""
-COVERING_STEPS_MAX: Final = 8_192
+COVERING_STEPS_MAX: Final = 4_096
 """Steps in one question of covering before it is given up as unproven: a step is a comparison of
 two boxes, or one constraint of a box that is subtracted."""
 ABSORPTION_MAX: Final = 128

@@ -33,8 +33,8 @@ __all__ = [
     "refusal_of",
 ]
 
-FILTER_PRICE_MAX: Final = 4_096
-"""Units of one filter in a network: about 20 ms of a processor to read it."""
+FILTER_PRICE_MAX: Final = 2_048
+"""Units of one filter in a network: about 10 ms of a processor to read it."""
 ROW_PRICE_MAX: Final = 768
 """Units of a filter in routing tables; what is dearer is widened."""
 PLAIN_PRICE: Final = 16

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-UNION_STEPS: Final = 4
+UNION_STEPS: Final = 8
 """Steps of an allowance for many questions that one step with a union of boxes takes."""
 
 

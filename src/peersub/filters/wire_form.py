@@ -53,7 +53,14 @@ from peersub.filters.price import (
     refusal_of,
 )
 
-__all__ = ["VERSION", "boxes_to_bytes", "bytes_to_boxes", "digest_of", "pattern_to_bytes"]
+__all__ = [
+    "VERSION",
+    "boxes_to_bytes",
+    "bytes_to_boxes",
+    "digest_of",
+    "pattern_to_bytes",
+    "read_bytes",
+]
 
 VERSION = 1
 # A literal has at most NUMBER_DIGITS_MAX digits, or is a float: neither needs more than this.
@@ -119,8 +126,17 @@ def _cut(cut: Cut) -> Any:
     return None
 
 
-def bytes_to_boxes(data: bytes, price_max: int | None = None) -> Boxes | str:
+def bytes_to_boxes(data: bytes) -> Boxes | str:
     """The union of boxes, or the text of the pattern, that the bytes stand for.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    return read_bytes(data)[0]
+
+
+def read_bytes(data: bytes, price_max: int | None = None) -> tuple[Boxes | str, Price]:
+    """The union of boxes, or the text of the pattern, that the bytes stand for, and its price.
 
     Raises:
         TooDearError: it costs more than `price_max`; said before anything is built or compiled.
@@ -141,8 +157,9 @@ def bytes_to_boxes(data: bytes, price_max: int | None = None) -> Boxes | str:
     if version != VERSION:
         raise ValueError(f"a filter of version {version!r} is not understood, only {VERSION}")
     if language == "xpath" and isinstance(form, str):
-        _check_price(price_of_tree_pattern(form), price_max)
-        return form
+        price = price_of_tree_pattern(form)
+        _check_price(price, price_max)
+        return form, price
     try:
         if language != "sql" or len(form) > CONJUNCTS_MAX:
             raise ValueError(language)
@@ -155,7 +172,7 @@ def bytes_to_boxes(data: bytes, price_max: int | None = None) -> Boxes | str:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, InvalidOperation, PatternError):
         raise ValueError("the bytes are not a filter") from None
-    return simplified(box for box in boxes if box is not None)
+    return simplified(box for box in boxes if box is not None), price
 
 
 def _check_price(price: Price, price_max: int | None) -> None:

@@ -122,6 +122,10 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._is_behind = False
         """Whether frames that have come are still to be read."""
+        self._messages: list[Message] = []
+        """Those that were read and are not handled yet."""
+        self._failure: str | None = None
+        """Why nothing more can be read, once these are handled."""
         self._was_congested = False
         self._congested_since_ms: int | None = None
         self._flush_planned = False
@@ -169,13 +173,13 @@ class Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Read and handle what came, as far as one slice goes; the rest follows in later turns."""
-        begin_s = time.monotonic()
-        spent_s = time.thread_time() if self.pace is not None else 0.0
-        wait_s, has_filters = 0.0, False
+        begin_s = group_s = time.monotonic()
+        spent_s = 0.0 if self.pace is None else time.thread_time()
+        wait_s, has_filters = 0.0, bool(self._messages)
 
         def stops_at(tag: int, before: int) -> bool:
             nonlocal wait_s, has_filters
-            if before and (self._liveness is None or time.monotonic() - begin_s > READ_S):
+            if before and (self._liveness is None or time.monotonic() - group_s > READ_S):
                 return True
             if self.pace is not None and tag in FILTER_TAGS:
                 wait_s = self.pace.wait_s()
@@ -183,15 +187,22 @@ class Connection(asyncio.Protocol):
             return wait_s > 0
 
         while True:
-            has_filters = False
-            self._take(data, stops_at)
-            data = b""
+            is_dear = False
+            if not self._messages and self._failure is None:
+                self._decode(data, stops_at)
+                data = b""
+                is_dear = has_filters and time.monotonic() - group_s > READ_S
+            if not is_dear:
+                self._hand_over()
             if has_filters and self.pace is not None:
                 spent_s, before_s = time.thread_time(), spent_s
                 self.pace.spend(spent_s - before_s)
-            if not self._decoder.has_more or self._is_closed or self._close_reason is not None:
+            if self._is_closed or self._close_reason is not None:
                 return
-            if wait_s or not self._is_reading or time.monotonic() - begin_s > SLICE_S:
+            if not (self._decoder.has_more or self._messages or self._failure):
+                return
+            group_s, has_filters = time.monotonic(), False
+            if is_dear or wait_s or not self._is_reading or group_s - begin_s > SLICE_S:
                 break
         self._is_behind = True
         self._read_or_pause()
@@ -208,27 +219,30 @@ class Connection(asyncio.Protocol):
         self._read(b"")
         self._read_or_pause()
 
-    def _take(self, data: bytes, stops_at: Callable[[int, int], bool]) -> None:
-        """Hand over the messages that can be read now."""
+    def _decode(self, data: bytes, stops_at: Callable[[int, int], bool]) -> None:
+        """Read the messages that can be read now."""
         decoder = self._decoder
-        failure: str | None = None
         try:
             messages = decoder.feed(data, stops_at)
         except FrameSizeError as error:
-            messages, failure = list(error.messages_before), str(error)
+            messages, self._failure = list(error.messages_before), str(error)
             self._counters.add("a frame that is too large")
         except WireError as error:
-            messages, failure = list(error.messages_before), str(error)
+            messages, self._failure = list(error.messages_before), str(error)
             self._counters.add("a malformed frame")
         if decoder.unknown_count:
             self._counters.add("a message of an unknown kind", decoder.unknown_count)
             decoder.unknown_count = 0
         self.frames_in += len(messages)
-        messages = [message for message in messages if type(message) is not Heartbeat]
+        self._messages = [message for message in messages if type(message) is not Heartbeat]
+
+    def _hand_over(self) -> None:
+        """Let the messages that were read be handled."""
+        messages, self._messages = self._messages, []
         if messages:
             self.handler.on_messages(self, messages)
-        if failure is not None:
-            self.abort(failure)
+        if self._failure is not None:
+            self.abort(self._failure)
 
     def eof_received(self) -> bool:
         """The other side has said all it had to say."""

@@ -105,7 +105,7 @@ class ClientPermission:
         """
         if self.subscribe is False:
             raise NotPermitted(f"client {self.name} may not subscribe")
-        size = len(wanted.to_bytes())
+        size = wanted.price.bytes
         if size > self.limits.filter_bytes_max:
             raise NotPermitted(
                 f"the filter has {size:,} bytes, and client {self.name} may use "
