@@ -3,13 +3,16 @@
 import pytest
 
 from peersub.overlays.core.home import Home
+from peersub.overlays.core.probing import Probing
 from peersub.overlays.registry import OVERLAYS
 from peersub.simulator import fuzz
+from peersub.simulator.running import run_scenario
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.swarm import (
     LAYERS_FROM,
     MOVES_FROM,
     NODES_DRAWN_MAX,
+    STARTS_FROM,
     SUBSETS_FROM,
     swarm_scenario,
 )
@@ -49,6 +52,23 @@ def test_chord_meets_every_fault_and_every_strategy():
     assert faults | {"leave", "join", "calm", "after", "unsubscribed"} == phases
     strategies = {scenario.settings["strategy"] for scenario in chords}
     assert strategies == {"simple", "identity", "covering", "perfect", "imperfect"}
+
+
+def test_nodes_start_cold_and_start_again_alone():
+    before = [swarm_scenario(STARTS_FROM - 1 - number, "chord") for number in range(40)]
+    assert "cold" not in {scenario.start for scenario in before}
+    later = [swarm_scenario(STARTS_FROM + number, "chord") for number in range(40)]
+    assert {scenario.start for scenario in later} == {"cold", "joined", "converged"}
+    steps = [step for scenario in later for phase in scenario.phases for step in phase.steps]
+    assert {step.alone for step in steps if step.do == "restart"} == {True, False}
+
+
+def test_nodes_that_look_for_nobody_are_found_out(monkeypatch):
+    seeds = (STARTS_FROM + 43, STARTS_FROM + 61)  # Small, with nodes that start again alone.
+    scenarios = [swarm_scenario(seed, "chord") for seed in seeds]
+    assert [run_scenario(scenario).violations for scenario in scenarios] == [[], []]
+    monkeypatch.setattr(Probing, "take_due", lambda self, now_ms: [])
+    assert all(run_scenario(scenario).violations for scenario in scenarios)
 
 
 def test_subscribers_move_refuse_and_change_their_minds():
