@@ -153,7 +153,7 @@ class Reader(_Person):
                 while True:
                     count = 1 if self.pause_s else TAKEN_AT_ONCE
                     for each in await subscription.take(count):
-                        marked = bool(getattr(each, "redelivered", False))
+                        marked = each.event.redelivered
                         received = Received(each.event.id, attached_ms, now_ms(), marked)
                         self.facts.received(self.name, received)
                     await subscription.acknowledge()
