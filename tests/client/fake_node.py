@@ -15,7 +15,7 @@ from peersub.filters import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.body_reading import BodyReader
-from peersub.runtime.live_node import OnEnded
+from peersub.runtime.open_publications import OnEnded
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import DurableOptions, Sink, SubscriptionRefusedError
 
@@ -42,7 +42,12 @@ class FakeNode:
 
     # --- for doors -------------------------------------------------------------------------------
 
-    def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
+    def publish(
+        self,
+        publications: Sequence[Publication],
+        on_ended: OnEnded | None = None,
+        source: str = "",
+    ) -> None:
         for publication in publications:
             self.published.append(publication)
             self.deliver(publication)
@@ -54,7 +59,9 @@ class FakeNode:
     takes_batches = False
     proposes_moves = False
 
-    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+    def publish_batch(
+        self, batch: Batch, on_ended: OnEnded | None = None, source: str = ""
+    ) -> None:
         self.batches.append(batch)
         for publication in batch.publications():
             self.published.append(publication)

@@ -139,7 +139,7 @@ class ClientDoor:
         """What is to be told about subscriptions, by their numbers."""
         self._outbox = ClientOutbox()
         self._publications = ClientPublications(
-            node, connection, self.rules, self._usage.publishing, self._plan_flush
+            node, connection, self.rules, self._usage.publishing, self._plan_flush, label
         )
         self._takes_columns = False
         self._takes_phases = False

@@ -13,7 +13,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.filter_budget import CLIENT_PRICE_MAX
-from peersub.runtime.live_node import OnEnded
+from peersub.runtime.open_publications import OnEnded
 from peersub.runtime.sinks import DurableOptions, Sink
 from peersub.wire.limits import FRAME_BYTES_MAX
 
@@ -62,8 +62,13 @@ class ServingNode(Protocol):
         """Its address."""
         ...
 
-    def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
-        """Publish."""
+    def publish(
+        self,
+        publications: Sequence[Publication],
+        on_ended: OnEnded | None = None,
+        source: str = "",
+    ) -> None:
+        """Publish for a source: those of the node share what it remembers."""
         ...
 
     @property
@@ -76,7 +81,9 @@ class ServingNode(Protocol):
         """Whether its overlay proposes to subscriptions to move to other nodes."""
         ...
 
-    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+    def publish_batch(
+        self, batch: Batch, on_ended: OnEnded | None = None, source: str = ""
+    ) -> None:
         """Publish many events, which end together."""
         ...
 

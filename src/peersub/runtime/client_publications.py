@@ -44,6 +44,7 @@ class ClientPublications:
         rules: what the client may publish.
         share: of the bytes that publications of clients may take.
         on_answers: is called when there is something to tell the client.
+        label: tells clients without an identity apart.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class ClientPublications:
         rules: ClientRules,
         share: ByteShare,
         on_answers: Callable[[], None],
+        label: str = "",
     ) -> None:
         self._node = node
         self._connection = connection
+        self._source = connection.identity or label
         self._rules = rules
         self._open_max = rules.limits(connection.identity).publications_open_max
         self._share = share
@@ -112,7 +115,7 @@ class ClientPublications:
                 _log.warning("%s may not publish: %s", self._connection.identity, refusal)
                 self._on_ended(publication.name, refusal, 0)
         if permitted:
-            self._node.publish(permitted, self._on_ended)
+            self._node.publish(permitted, self._on_ended, self._source)
 
     def publish_batch(self, message: PublishBatchWanted) -> None:
         """Many events, which end together."""
@@ -133,7 +136,10 @@ class ClientPublications:
         if self._must_hold():
             self._held.append(batch)
         else:
-            self._node.publish_batch(batch, self._on_ended)
+            self._publish_batch(batch)
+
+    def _publish_batch(self, batch: Batch) -> None:
+        self._node.publish_batch(batch, self._on_ended, self._source)
 
     def _forbids(self, batch: Batch) -> str | None:
         """Permissions may have changed since the client was told that it may use columns."""
@@ -183,7 +189,7 @@ class ClientPublications:
             for is_batch, group in groupby(held, lambda each: isinstance(each, Batch)):
                 if is_batch:
                     for batch in group:
-                        self._node.publish_batch(batch, self._on_ended)  # type: ignore[arg-type]
+                        self._publish_batch(batch)  # type: ignore[arg-type]
                 else:
                     self._publish_permitted(list(group))  # type: ignore[arg-type]
         self._holding_task = None

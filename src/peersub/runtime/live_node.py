@@ -28,7 +28,6 @@ from peersub.overlays.core.causes import (
     Unsubscribe,
 )
 from peersub.overlays.core.effects import Deliver, DeliverBatch
-from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_names import is_mirrors
@@ -51,6 +50,7 @@ from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.figures import NodeFigures
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.mirroring import Mirroring
+from peersub.runtime.open_publications import OnEnded, OpenPublications
 from peersub.runtime.pace import LoopMonitor
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, DurableRules, Sink, SubscriptionRefusedError
@@ -66,24 +66,17 @@ if TYPE_CHECKING:
 __all__ = [
     "DurableOptions",
     "LiveNode",
-    "OnEnded",
     "Sink",
     "StartError",
     "SubscriptionRefusedError",
 ]
 
-OnEnded: TypeAlias = Callable[[str, str | None, int], None]
-"""Takes the name of a publication, why it failed or None, and how many of its events this node had
-published before."""
 """Takes the id of a publication that has ended, and why it failed, or None."""
 
 PUBLICATIONS_OPEN_MAX: Final = 100_000
 """Publications of this node that have not ended."""
 SUBSCRIPTIONS_MAX: Final = 200_000
 RELIEF_CHECK_S: Final = 0.1
-PUBLISHED_REMEMBERED_MAX: Final = 65_536
-"""Events that clients published here, so that publishing one again can be told from the first."""
-PUBLISHED_HORIZON_MS: Final = 600_000
 ENDED: Final = "the node has ended"
 CONTACTS_SAID_MAX: Final = 3
 """Nodes to join that are named when none of them answers."""
@@ -162,8 +155,7 @@ class LiveNode:
         self._driver: Driver | None = None
         self._transport: Transport | None = None
         self._sinks: dict[str, Sink] = {}
-        self._waiting: dict[str, list[tuple[OnEnded | None, int]]] = {}
-        self._published = EventHistory(PUBLISHED_REMEMBERED_MAX, PUBLISHED_HORIZON_MS)
+        self._publications = OpenPublications()
         self._store: Store | MemoryStore | None = None
         self._durables: DurableSubscriptions | None = None
         self._mirroring: Mirroring | None = None
@@ -327,8 +319,7 @@ class LiveNode:
         await transport.close()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-        for name in list(self._waiting):
-            self.on_published(name, ENDED)
+        self._publications.end_all(ENDED)
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
             sink.ended(ENDED)
@@ -340,32 +331,32 @@ class LiveNode:
 
     # --- publishing ----------------------------------------------------------------------------
 
-    def publish(self, publications: Sequence[Publication], on_ended: OnEnded | None = None) -> None:
-        """Publish; `on_ended` is called once for each publication."""
+    def publish(
+        self,
+        publications: Sequence[Publication],
+        on_ended: OnEnded | None = None,
+        source: str = "",
+    ) -> None:
+        """Publish for a source; `on_ended` is called once for each publication."""
         driver = self._running()
-        now_ms = self._clock.now_ms()
         for publication in publications:
-            is_new = self._published.add(publication.key, now_ms)
-            self._wait(publication.name, on_ended, 0 if is_new else 1)
+            self._publications.begin(publication, on_ended, self._clock.now_ms())
         self._figures.published(len(publications))
-        driver.tell(Publish(tuple(publications)))
-
-    def _wait(self, name: str, on_ended: OnEnded | None, seen: int) -> None:
-        """Somebody waits for a publication to end, and may not be the only one."""
-        self._waiting.setdefault(name, []).append((on_ended, seen))
+        driver.tell(Publish(tuple(publications), source))
 
     @property
     def takes_batches(self) -> bool:
         """Whether events may be published in columns; who reads the trace wants to see each."""
         return self.settings.columns and self._observer is None and _has_columns()
 
-    def publish_batch(self, batch: Batch, on_ended: OnEnded | None = None) -> None:
+    def publish_batch(
+        self, batch: Batch, on_ended: OnEnded | None = None, source: str = ""
+    ) -> None:
         """Publish many events at once; `on_ended` is called once, with the name of the batch."""
         driver = self._running()
-        new = self._published.add_batch(batch, self._clock.now_ms())
-        self._wait(batch.name, on_ended, len(batch) - len(new))
+        self._publications.begin(batch, on_ended, self._clock.now_ms())
         self._figures.published(len(batch))
-        driver.tell(PublishBatch(batch))
+        driver.tell(PublishBatch(batch, source))
 
     def is_congested(self) -> bool:
         """Whether whoever publishes should hold back (`relief`)."""
@@ -505,7 +496,7 @@ class LiveNode:
             "refused": dict(driver.node.refusals),
             "connections": self._transport.status(),
             "subscriptions": len(self._sinks),
-            "publications_under_way": len(self._waiting),
+            "publications_under_way": len(self._publications),
             "timers": driver.timer_count,
             "durable_subscriptions": sorted(self._durables.filters() if self._durables else ()),
             "mirrors": self._mirroring.status() if self._mirroring else {},
@@ -560,9 +551,7 @@ class LiveNode:
 
     def on_published(self, name: str, failure: str | None) -> None:
         """A publication has ended."""
-        for on_ended, seen in self._waiting.pop(name, ()):
-            if on_ended is not None:
-                on_ended(name, failure, seen)
+        self._publications.end(name, failure)
 
     def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
         """Keep the records, as far as they are to outlive the node."""

@@ -80,7 +80,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self):
-        settings = StoreSettings(history_events_max=HISTORY_MAX)
+        settings = StoreSettings(history_events_max=HISTORY_MAX, history_retry_ms=0)
         self.store = make(self.kind, Path(self.temporary.name), settings, self.clock)
 
     def teardown(self):

@@ -138,7 +138,7 @@ def test_subscriptions_that_are_not_durable_are_not_restored(store):
 
 
 def test_the_history_is_bounded_by_count(opened):
-    store = opened(history_events_max=3)
+    store = opened(history_events_max=3, history_retry_ms=0)
     for number in range(10):
         write(store, stored(f"e{number}"), handed_over(f"e{number}"))
     assert [seen.event_id for seen in store.restored_records()] == [
@@ -162,7 +162,7 @@ def test_the_history_is_bounded_by_age(opened, clock):
 
 
 def test_an_event_to_be_handed_over_outlives_the_history(opened):
-    store = opened(history_events_max=2)
+    store = opened(history_events_max=2, history_retry_ms=0)
     write(store, *(stored(f"e{number}") for number in range(4)), handed_over("e3"))
     names = [getattr(r, "event_id", None) or r.publication.id for r in store.restored_records()]
     assert names == ["e0", "e1", "e2", seen_name("e3")]

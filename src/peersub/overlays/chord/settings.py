@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from peersub.overlays.routing.engine import RoutingSettings
+from peersub.overlays.routing.settings import RoutingSettings
 
 __all__ = ["KEY_BITS_MAX", "PLACEMENTS", "ChordSettings"]
 

@@ -98,9 +98,13 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A publisher on this node hands over events."""
+    """A publisher on this node hands over events.
+
+    `source` tells publishers of the node apart, so that they share what it remembers.
+    """
 
     publications: tuple[Publication, ...]
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class PublishBatch:
     """A publisher on this node hands over many events at once; they end together."""
 
     batch: Batch
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

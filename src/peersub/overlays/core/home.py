@@ -18,7 +18,7 @@ from peersub.filters.filter import Filter
 from peersub.matching.matcher import Matcher
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.effects import Deliver, DeliverBatch, Effect, Persist, Secure
-from peersub.overlays.core.event_history import EventHistory
+from peersub.overlays.core.event_history import EVENT_BYTES, EventHistory, bytes_of
 from peersub.overlays.core.event_keys import (
     event_id_of,
     key_of_id,
@@ -58,9 +58,17 @@ class HomeSettings:
     """Bounds of what a home remembers."""
 
     seen_events_max: int = 65_536
-    """Events whose repetition is noticed."""
+    """Best-effort events whose repetition is noticed by members that pass them on."""
+    seen_bytes_max: int = 8 * 1_024 * 1_024
+    """Of best-effort events whose repetition is noticed; where there are more, the oldest are
+    forgotten."""
+    history_bytes_max: int = 64 * 1_024 * 1_024
+    """Of acknowledged events that were taken, none of which is forgotten before its time: where
+    there is no room, others have to wait. Half as much is for events that are published here."""
     history_horizon_ms: int = 600_000
     """How long; longer than a publisher repeats an event."""
+    room_wait_ms: int = 60_000
+    """How long an acknowledged event waits for room in a history before it fails."""
     subscriptions_max: int = 1_000_000
 
 
@@ -125,13 +133,15 @@ class Home:
         self.subscriptions: dict[str, Filter] = {}
         self.version = 0
         """Grows when a subscription comes or goes."""
-        self._settings = settings
+        self.settings = settings
         self._emit = emit
         self._matcher: Matcher | None = None
         self._conjunctions = 0
-        self._seen = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
-        self._stored = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
-        self._former = EventHistory(settings.seen_events_max, settings.history_horizon_ms)
+        horizon_ms, bytes_max = settings.history_horizon_ms, settings.history_bytes_max
+        self._seen = EventHistory(settings.seen_bytes_max, horizon_ms)
+        self._stored = EventHistory(bytes_max, horizon_ms)
+        self._published = EventHistory(bytes_max // 2, horizon_ms)
+        self._former = EventHistory(bytes_max, horizon_ms)
         """What an earlier version of this node stored: it knew events by their ids alone."""
         self._storing: dict[bytes, _Storing] = {}
         self._storing_batches: list[_StoringBatch] = []
@@ -152,10 +162,7 @@ class Home:
         durable: bool = False,
     ) -> bool:
         """A subscription moves in; `then` runs when it is on disk. False if the name is taken."""
-        if (
-            name in self.subscriptions
-            or len(self.subscriptions) >= self._settings.subscriptions_max
-        ):
+        if name in self.subscriptions or len(self.subscriptions) >= self.settings.subscriptions_max:
             return False
         self._move_in(name, wanted)
         if durable:
@@ -233,6 +240,37 @@ class Home:
         if wanting:
             self._emit(Deliver(publication, wanting, hops))
 
+    def admit(self, content: Publication | Batch, source: str, now_ms: int) -> bool:
+        """Whether a publisher on this node may publish it now, under an acknowledged promise.
+
+        Publishers share out what the node remembers, so that one that floods does not take the
+        room of another's events at every home that they share a way to.
+        """
+        published = self._published
+        if isinstance(content, Batch):
+            if not published.knows(content):
+                if not published.has_room(bytes_of(content), source, now_ms):
+                    return False
+                published.add_batch(content, now_ms, source)
+        elif content.key not in published:
+            if not published.has_room(EVENT_BYTES, source, now_ms):
+                return False
+            published.add(content.key, now_ms, source)
+        return True
+
+    def lacks_room(self, content: Publication | Batch, source: str, now_ms: int) -> bool:
+        """Whether an acknowledged event cannot be taken yet: it is wanted, and not remembered.
+
+        Whether a batch is wanted here is for the caller to know.
+        """
+        stored = self._stored
+        if isinstance(content, Batch):
+            has_room = stored.has_room(bytes_of(content), source, now_ms)
+            return not has_room and not stored.knows(content)
+        if stored.has_room(EVENT_BYTES, source, now_ms) or content.key in stored:
+            return False
+        return bool(self.matching(content))
+
     def store(
         self,
         publication: Publication,
@@ -240,10 +278,12 @@ class Home:
         now_ms: int,
         then: Callable[[], None],
         failed: Callable[[str], None] | None = None,
+        source: str = "",
     ) -> bool:
         """Take an acknowledged event home. False if nothing is to wait for; else `then` runs.
 
-        `failed` runs instead if too few other nodes have stored the event in time.
+        `failed` runs instead if too few other nodes have stored the event in time. It comes from a
+        source, which `lacks_room` was asked about.
         """
         key = publication.key
         waiting = _Waiting(then, failed)
@@ -271,7 +311,7 @@ class Home:
             # It is on disk here. Whether it is on others is asked again: a crash forgot it.
             self._secure(storing)
             return True
-        self._stored.add(key, now_ms)
+        self._stored.add(key, now_ms, source)
         record = EventStored(publication, wanting, now_ms, hops)
         self.persist(record, lambda: self._on_stored(key))
         return True
@@ -345,6 +385,7 @@ class Home:
         now_ms: int,
         then: Callable[[], None],
         failed: Callable[[str], None] | None = None,
+        source: str = "",
     ) -> bool:
         """Take acknowledged events home, as `store` does. False if nothing is to wait for."""
         import numpy as np
@@ -352,7 +393,7 @@ class Home:
         if not wanted:
             return False
         part = batch.part(np.unique(np.concatenate([rows for _, rows in wanted])))
-        places = self._stored.add_batch(part, now_ms)
+        places = self._stored.add_batch(part, now_ms, source)
         new = part.part(places)
         waits: list[list[_Waiting]] = []
         if len(new) < len(part):

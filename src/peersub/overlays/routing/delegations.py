@@ -65,6 +65,8 @@ class Task:
     hops: int
     began_ms: int
     waits_for_home: bool = False
+    source: str = ""
+    """Whose it is, in the histories of this node: a publisher here, or the link it came over."""
     parts: dict[int, Part] = field(default_factory=dict)
     failure: str = ""
     control: str = ""
@@ -107,6 +109,10 @@ class Delegations:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, key: TaskKey) -> bool:
+        """Whether the task is being done, or was."""
+        return key in self._tasks or key in self._done
+
     # --- taking on -----------------------------------------------------------------------------
 
     def own(
@@ -130,8 +136,10 @@ class Delegations:
         if key in self._done:
             self._send(delegator, Confirm(content.id, notify.delegation))
             return None
+        task = Task(key, content, notify.scope, notify.hops, now_ms, control=control)
+        task.source = delegator.node
         # Refused for want of room: the delegator asks again later.
-        return self._open(Task(key, content, notify.scope, notify.hops, now_ms, control=control))
+        return self._open(task)
 
     def _open(self, task: Task) -> Task | None:
         if len(self._tasks) >= self._settings.tasks_max:

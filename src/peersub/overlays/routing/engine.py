@@ -17,7 +17,6 @@ scope passes such an event on without taking it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -50,7 +49,7 @@ from peersub.overlays.core.effects import (
     SetTimer,
     SubscriptionReady,
 )
-from peersub.overlays.core.home import Home, HomeSettings
+from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
@@ -58,8 +57,9 @@ from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import Record
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.routing.batch_routing import BatchRouting
-from peersub.overlays.routing.delegations import Delegations, DelegationSettings, Part, Task
-from peersub.overlays.routing.maintenance import FilterMaintenance, MaintenanceSettings
+from peersub.overlays.routing.delegations import Delegations, Part, Task
+from peersub.overlays.routing.intake import Intake
+from peersub.overlays.routing.maintenance import FilterMaintenance
 from peersub.overlays.routing.messages import (
     Confirm,
     FilterConfirmed,
@@ -71,42 +71,16 @@ from peersub.overlays.routing.messages import (
 )
 from peersub.overlays.routing.replays import Replays
 from peersub.overlays.routing.rows import Rows
+from peersub.overlays.routing.settings import RoutingSettings
 from peersub.overlays.routing.topology import NOWHERE, Scope, Topology
 
-__all__ = ["RoutingEngine", "RoutingSettings"]
+__all__ = ["RoutingEngine"]
 
 _RETRY = Timer("routing/retry")
 _FLUSH = Timer("routing/flush")
 _REPLAY = Timer("routing/replay")
 DESCRIBED_MAX = 1_000
 """Subscriptions that are named to people."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingSettings:
-    """What the routing algorithm remembers, repeats and promises."""
-
-    promise_at_least_once: bool = True
-    replay_horizon_ms: int = 120_000
-    """How long a publisher's acknowledged events are kept to be replayed after a split."""
-    replay_events_max: int = 1_024
-    """So many of them, and at least what was published last."""
-    replay_slice: int = 256
-    """How many are under way again at once: a busy network replays slowly."""
-    replay_pause_ms: int = 20
-    """How often to see whether more can go."""
-    home: HomeSettings = field(default_factory=HomeSettings)
-    delegations: DelegationSettings = field(default_factory=DelegationSettings)
-    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
-
-    def __post_init__(self) -> None:
-        repeated_ms = self.delegations.give_up_ms + self.replay_horizon_ms
-        if self.home.history_horizon_ms < repeated_ms:
-            raise ValueError(
-                "history_horizon_ms is at least give_up_ms + replay_horizon_ms, "
-                f"{repeated_ms:,} here, not {self.home.history_horizon_ms:,}: "
-                "what is repeated must still be known where it was taken"
-            )
 
 
 class RoutingEngine:
@@ -150,6 +124,9 @@ class RoutingEngine:
         self._replays = Replays(
             settings.replay_events_max, settings.replay_horizon_ms, settings.replay_slice
         )
+        self._intake = Intake(
+            me, self.home, topology, self._batches, self.delegations, self._out, self._serve
+        )
         self._retrying = False
         self._redelegate = False
 
@@ -158,11 +135,11 @@ class RoutingEngine:
     def handle_cause(self, cause: Cause, now_ms: int) -> bool:
         """Take in what concerns events and subscriptions; False if it is the topology's."""
         match cause:
-            case Publish(publications):
+            case Publish(publications, source):
                 for publication in publications:
-                    self._publish(publication, now_ms)
-            case PublishBatch(batch):
-                self._publish_batch(batch, now_ms)
+                    self._publish(publication, source, now_ms)
+            case PublishBatch(batch, source):
+                self._publish_batch(batch, source, now_ms)
             case PeerConnected(peer, _, features):
                 self.peer_offers(peer, features)
                 return False
@@ -187,6 +164,7 @@ class RoutingEngine:
                 pass
             case TimerFired(timer) if timer == _RETRY:
                 self._retrying = False
+                self._intake.retry(now_ms)
                 self.delegations.on_retry(now_ms, linked=self._linked.__contains__)
             case TimerFired(timer) if timer == _REPLAY:
                 self._replay_slice(now_ms)
@@ -326,16 +304,16 @@ class RoutingEngine:
 
     # --- events --------------------------------------------------------------------------------
 
-    def _publish(self, publication: Publication, now_ms: int) -> None:
+    def _publish(self, publication: Publication, source: str, now_ms: int) -> None:
         scope = self._topology.whole()
         if publication.delivery is Delivery.BEST_EFFORT:
             if self.home.see(publication.key, now_ms):
                 self._route(publication, scope, 0, None)
             self._out.emit(PublishCompleted.of(publication))
             return
-        self._promise(publication, scope, now_ms)
+        self._promise(publication, source, now_ms)
 
-    def _promise(self, publication: Publication | Batch, scope: Scope, now_ms: int) -> None:
+    def _promise(self, publication: Publication | Batch, source: str, now_ms: int) -> None:
         """Publish at least once, if this overlay can promise that."""
         if not self.settings.promise_at_least_once:
             reason = "this overlay promises best effort only: use chord for at-least-once"
@@ -343,14 +321,15 @@ class RoutingEngine:
             return
         if self._replays.keep(publication, now_ms):
             self._out.emit(Drop("an acknowledged event is not kept for a split: others are large"))
-        task = self.delegations.own(publication, scope, now_ms)
+        task = self.delegations.own(publication, self._topology.whole(), now_ms)
         if task is None:
             reason = "too many publications are unconfirmed: wait for some to complete"
             self._out.emit(PublishFailed.of(publication, reason))
             return
-        self._serve(task, scope, now_ms)
+        task.source = source
+        self._serve(task, task.scope, now_ms)
 
-    def _publish_batch(self, batch: Batch, now_ms: int) -> None:
+    def _publish_batch(self, batch: Batch, source: str, now_ms: int) -> None:
         scope = self._topology.whole()
         if batch.delivery is Delivery.BEST_EFFORT or not len(batch):
             new = self.home.see_batch(batch, now_ms)
@@ -358,7 +337,7 @@ class RoutingEngine:
                 self._route_batch(new, scope, 0, None)
             self._out.emit(PublishCompleted.of(batch))
         else:
-            self._promise(batch, scope, now_ms)
+            self._promise(batch, source, now_ms)
 
     def _on_published(self, task: Task) -> None:
         """A task of this node's publishers has ended."""
@@ -381,17 +360,25 @@ class RoutingEngine:
             self._out.emit(Drop(complaint, publication.id, peer))
             return
         if message.delegation:
-            task = self.delegations.take_on(peer, message, now_ms)
-            if task is None:
-                self._out.emit(Drop("is being served, or was", publication.id, peer))
-            else:
-                self._serve(task, message.scope, now_ms)
+            self._take_on(peer, message, publication, now_ms)
         elif not self.home.see(publication.key, now_ms):
             self._out.emit(Drop("seen before", publication.id, peer))
         elif message.control:
             self._route_control(message, peer, now_ms)
         else:
             self._route(publication, message.scope, message.hops, peer)
+
+    def _take_on(
+        self, peer: PeerId, message: Notify | NotifyBatch, content: Publication | Batch, now_ms: int
+    ) -> None:
+        """Serve what a peer has delegated, unless it has to wait."""
+        if self._intake.must_wait(peer, message, content, now_ms):
+            return
+        task = self.delegations.take_on(peer, message, now_ms)
+        if task is None:
+            self._out.emit(Drop("is being served, or was", content.id, peer))
+        else:
+            self._serve(task, message.scope, now_ms)
 
     def _route(
         self, publication: Publication, scope: Scope, hops: int, sender: PeerId | None
@@ -411,11 +398,7 @@ class RoutingEngine:
         if complaint is not None:
             self._out.emit(Drop(complaint, batch.id, peer))
         elif message.delegation:
-            task = self.delegations.take_on(peer, message, now_ms)
-            if task is None:
-                self._out.emit(Drop("is being served, or was", batch.id, peer))
-            else:
-                self._serve(task, message.scope, now_ms)
+            self._take_on(peer, message, batch, now_ms)
         else:
             new = self.home.see_batch(batch, now_ms)
             if len(new) < len(batch):
@@ -444,19 +427,18 @@ class RoutingEngine:
     def _serve(self, task: Task, scope: Scope, now_ms: int) -> None:
         """Serve the scope, and wait until all of it is served."""
         content = task.publication
-        stored = partial(self.delegations.on_home_stored, task, now_ms)
-        if isinstance(content, Batch):
-            if self._topology.holds_me(scope):
-                at_home = self._batches.at_home(content)
-                task.waits_for_home = self.home.store_batch(
-                    content, at_home, task.hops, now_ms, stored, stored
-                )
-        elif self._topology.holds_me(scope):
-            if task.control:
-                if self.home.see(content.key, now_ms):
-                    self._take_control(task.control, content, now_ms)
-            else:
-                task.waits_for_home = self.home.store(content, task.hops, now_ms, stored, stored)
+        if not self._intake.takes(task, now_ms):
+            return
+        if self._topology.holds_me(scope):
+            end = partial(self.delegations.on_home_stored, task, now_ms)
+            about = (task.hops, now_ms, end, end, task.source)
+            if isinstance(content, Batch):
+                wanted = self._batches.at_home(content)
+                task.waits_for_home = self.home.store_batch(content, wanted, *about)
+            elif not task.control:
+                task.waits_for_home = self.home.store(content, *about)
+            elif self.home.see(content.key, now_ms):
+                self._take_control(task.control, content, now_ms)
         self._spread_task(task, scope, now_ms)
         self.delegations.check(task, now_ms)
 

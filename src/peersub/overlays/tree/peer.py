@@ -42,7 +42,8 @@ from peersub.overlays.core.effects import (
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.records import IdentityStored
-from peersub.overlays.routing.engine import RoutingEngine, RoutingSettings
+from peersub.overlays.routing.engine import RoutingEngine
+from peersub.overlays.routing.settings import RoutingSettings
 from peersub.overlays.tree.messages import Attach, Attached, Path, Refused
 from peersub.overlays.tree.topology import TreeTopology
 

@@ -92,7 +92,8 @@ class EventHistory:
         """Forget what is too old, or too much."""
         execute, settings = self._connection.execute, self._settings
         execute(
-            "DELETE FROM history WHERE number <= ?", (self._last - settings.history_events_max,)
+            "DELETE FROM history WHERE number <= ? AND at_ms <= ?",
+            (self._last - settings.history_events_max, now_ms - settings.history_retry_ms),
         )
         oldest = now_ms - settings.history_horizon_ms
         found = execute("SELECT at_ms FROM history ORDER BY number LIMIT 1").fetchone()

@@ -24,7 +24,10 @@ class StoreSettings:
     """Changes in one transaction, unless one submission has more."""
 
     history_events_max: int = 131_072
-    """Events whose repetition is noticed after a restart; a home remembers fewer."""
+    """Events whose repetition is noticed after a restart, of those that publishers may not repeat
+    any more."""
+    history_retry_ms: int = 600_000
+    """For how long publishers may repeat them: none is forgotten before. A home bounds how many."""
     history_horizon_ms: int = _HOUR_MS
     """How long; longer than a home does, and than a publisher repeats an event."""
     kept_events_max: int = 1_000_000
