@@ -96,6 +96,24 @@ def test_a_seed_that_starts_again_as_it_did_first_is_in_the_network_again(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("overlay", ["flood", "tree", "containment", "dag", "reach"])
+def test_others_find_a_first_node_that_starts_again(overlay: str) -> None:
+    async def run() -> None:
+        addresses = free_addresses(2)
+        nodes = [node(addresses[0], [], overlay), node(addresses[1], addresses[:1], overlay)]
+        try:
+            for each in nodes:
+                await each.start()
+            await nodes[0].stop(leave=False)
+            nodes[0] = node(addresses[0], [], overlay)
+            await nodes[0].start()
+            await until(lambda: addresses[1] in nodes[0].status()["links"], "a link")
+        finally:
+            await stop_all(nodes)
+
+    asyncio.run(run())
+
+
 def test_a_node_says_that_nobody_answers_and_finds_them_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
