@@ -134,3 +134,28 @@ async def test_a_client_that_reads_nothing_gets_no_more_than_fits():
         await until(lambda: here.wire.written)
         found += [message for message in here.wire.taken() if isinstance(message, Delivered)]
     assert [message.publication.id for message in found] == [f"e{n}" for n in range(100)]
+
+
+@on_loop
+async def test_what_has_come_of_large_frames_is_bounded_for_all_clients():
+    """Each begins a large frame and never ends it: the node holds some of that, and not all."""
+    first = Gated()
+    clients = [first]
+    budget = first.gate._usages.publishing
+    budget.node_max, budget.client_max = 1_000_000, 400_000
+    for _ in range(20):
+        other = Gated()
+        other.gate = other.handler.gate = first.gate
+        clients.append(other)
+    begun = (16_000_000).to_bytes(4, "big") + bytes(2) + bytes(300_000)
+    for each in clients:
+        each.says(ClientHello(CLIENT_VERSION))
+        each.connection.data_received(begun)
+    assert 600_000 < budget.used < 2 * budget.node_max
+    kept = [each for each in clients if not each.wire.is_aborted]
+    assert 2 <= len(kept) <= 6
+    kept[0].connection.data_received(bytes(200_000))
+    assert kept[0].wire.is_aborted
+    for each in clients:
+        each.connection.connection_lost(None)
+    assert budget.used == 0

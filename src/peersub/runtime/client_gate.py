@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.overlays.core.messages import Message
+from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import (
     ClientConnection,
@@ -99,6 +100,7 @@ class ClientGate:
         connection.pace = self._pace
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules)
+        adapter.hold_frames(self._doors[adapter.door].publishing)
         adapter.door.on_messages(messages)
         return True
 
@@ -214,6 +216,8 @@ class _TcpClient:
         self.door: ClientDoor | None = None
         self.identity = _identity_of(connection)
         self._holds = 0
+        self._share: ByteShare | None = None
+        self._held_frame = False
         self._connection = connection
         self._gate = gate
         self._transport: Handler = connection.handler
@@ -252,6 +256,21 @@ class _TcpClient:
 
     # --- for the connection ----------------------------------------------------------------------
 
+    def hold_frames(self, share: ByteShare) -> None:
+        """Count what has come of large frames as what the client publishes."""
+        self._share = share
+        self._connection.hold_frame = self._hold_frame
+
+    def _hold_frame(self, size: int) -> bool:
+        share = self._share
+        assert share is not None
+        if self._held_frame:
+            share.drop(self)
+        self._held_frame = size > 0 and share.has_room(self, size)
+        if self._held_frame:
+            share.hold(self, size)
+        return self._held_frame or not size
+
     def on_opened(self, connection: Connection) -> None:
         """It was open before there was a door."""
 
@@ -263,6 +282,8 @@ class _TcpClient:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """It is gone; the transport hears of it, too."""
         if self.door is not None:
+            if self._share is not None:
+                self._hold_frame(0)
             self._gate.forget(self.door, reason)
         self._transport.on_closed(connection, reason)
 

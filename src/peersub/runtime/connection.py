@@ -104,6 +104,9 @@ class Connection(asyncio.Protocol):
         self.handler = handler
         self.peer_identity: Any = None
         self.is_dialled = False
+        self.hold_frame: Callable[[int], bool] | None = None
+        """Asked whether so many bytes of an incomplete frame may be held; 0 lets go of them."""
+        self._frame_bytes = 0
         self.pace: Pace | None = None
         self.events_dropped = 0
         self.frames_in = 0
@@ -233,6 +236,9 @@ class Connection(asyncio.Protocol):
         if decoder.unknown_count:
             self._counters.add("a message of an unknown kind", decoder.unknown_count)
             decoder.unknown_count = 0
+        if self._failure is None and not self._has_room_for_frame():
+            self._failure = "too much of what clients send is not complete"
+            self._counters.add("a frame that there was no room for")
         self.frames_in += len(messages)
         self._messages = [message for message in messages if type(message) is not Heartbeat]
 
@@ -243,6 +249,15 @@ class Connection(asyncio.Protocol):
             self.handler.on_messages(self, messages)
         if self._failure is not None:
             self.abort(self._failure)
+
+    def _has_room_for_frame(self) -> bool:
+        """Whether what has come of a large frame may be held until the rest of it comes."""
+        waiting = self._decoder.waiting_bytes
+        waiting = waiting if waiting > FIRST_FRAME_BYTES_MAX else 0
+        if self.hold_frame is None or waiting == self._frame_bytes:
+            return True
+        self._frame_bytes = waiting
+        return self.hold_frame(waiting)
 
     def eof_received(self) -> bool:
         """The other side has said all it had to say."""

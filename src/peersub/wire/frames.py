@@ -134,6 +134,11 @@ class FrameDecoder:
         """These bytes come next; they are read with the next ones that are fed."""
         self._buffer += data
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What has come and was not read yet."""
+        return len(self._buffer)
+
     def feed(
         self,
         data: bytes | bytearray | memoryview,
