@@ -26,6 +26,7 @@ CHURN_MS_MIN: Final = 10_000
 LEAVE_EVERY_MS: Final = 500
 BEST_EFFORT, AT_LEAST_ONCE = "best_effort", "at_least_once"
 _OF_SCENARIO: Final = (
+    *("durable_share", "copies", "away_max_ms"),
     *("batch_share", "join_every_ms", "moves", "settle_ms", "quiet_limit_ms", "steps_max"),
 )
 _OF_WORKLOAD: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from peersub.overlays.core.causes import (
     Cause,
@@ -32,6 +32,7 @@ from peersub.overlays.core.effects import (
     Disconnect,
     Drop,
     Effect,
+    MirrorWork,
     Notice,
     Persist,
     ProposeMove,
@@ -53,6 +54,9 @@ from peersub.simulator.quiescence import SETTLE_MS, run_until_quiet
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Disk as DiskFate
 from peersub.trace.schema import Fault, FaultKind, Given, Observer, Phase, Step, TraceRecord
+
+if TYPE_CHECKING:
+    from peersub.simulator.durables import Durables
 
 __all__ = ["MakeNode", "RunawayError", "Simulation"]
 
@@ -98,6 +102,8 @@ class Simulation:
         """Grows when something happens that matters to users or to the shape of the network."""
         self.errands: dict[str, str] = {}
         """What subscribers are about to do by themselves, by their names: to move, say."""
+        self.durables: Durables | None = None
+        """The durable subscriptions of all hosts, where nodes have mirrors."""
         self._make_node = make_node
         self._observers = tuple(observers)
         self._clock = Clock()
@@ -121,6 +127,7 @@ class Simulation:
             CancelTimer: self._cancel_timer,
             Deliver: self._deliver,
             Persist: self._persist,
+            MirrorWork: self._mirror_work,
             Connect: self._connect,
             Disconnect: self._disconnect,
             SubscriptionReady: self._subscription_ready,
@@ -161,6 +168,8 @@ class Simulation:
     def obligations(self) -> list[str]:
         """What living nodes still owe: a join, a place, subscriptions to be ready, events."""
         owed: list[str] = list(self.errands.values())
+        if self.durables is not None:
+            owed += self.durables.owed()
         for host in self.living():
             if getattr(host.overlay, "is_joining", False):
                 owed.append(f"{host.name}: join")
@@ -192,6 +201,8 @@ class Simulation:
         host = Host(name)
         self.network.hosts[name] = host
         host.node = self._make_node(name, 0)
+        if self.durables is not None:
+            self.durables.begin(host)
         return host
 
     def start(self, name: str) -> None:
@@ -268,9 +279,18 @@ class Simulation:
         host.incarnation += 1
         host.disk_free_ms = 0
         host.node = self._make_node(name, host.incarnation)
+        before = tuple(host.disk.records)
         records = host.disk.restored(disk, self._disk_random(host))
+        durables = self.durables
+        if durables is not None:
+            durables.begin(host, records, is_lost=disk is DiskFate.LOST)
+            if disk is not DiskFate.KEPT:
+                durables.lost(host, before)
+            records = durables.records(records)
         if disk is not DiskFate.LOST:
             self._tell(host, Restored(records))
+        if durables is not None:
+            durables.restored(host)
         self._tell(host, Join(tuple(contacts)) if contacts else Start())
         self.activity += 1
 
@@ -376,13 +396,19 @@ class Simulation:
 
     # --- one step ------------------------------------------------------------------------------
 
-    def _tell(self, host: Host, cause: Cause) -> None:
+    def tell(self, host: Host, cause: Cause, slot: int) -> None:
+        """Something happens to a peer beside the overlay of a living node."""
+        if host.node is not None:
+            self._tell(host, cause, slot)
+
+    def _tell(self, host: Host, cause: Cause, slot: int = 0) -> None:
         counters = self.counters
         counters.steps += 1
         if not counters.steps % PROGRESS_EVERY_STEPS:
             self.report_progress()
         now_ms = self._clock.now_ms
-        effects = host.node.handle(cause, now_ms)
+        node = host.node
+        effects = node.handle(cause, now_ms, slot) if slot else node.handle(cause, now_ms)
         if self._batches:
             cause = self._batches.cause_told(cause)
             effects = self._batches.effects_told(effects)
@@ -430,19 +456,47 @@ class Simulation:
             self._tell(host, TimerFired(timer))
 
     def _persist(self, host: Host, effect: Persist) -> None:
-        host.disk.write(effect.record)
+        self.write(host, effect.record, lambda: self._tell(host, Persisted(effect.token)))
+
+    def _mirror_work(self, host: Host, effect: MirrorWork) -> None:
+        assert self.durables is not None, "there are no mirrors without durable subscriptions"
+        self.durables.work(host, effect.task)
+
+    def write(self, host: Host, entry: Any, then: Callable[[], None] | None = None) -> None:
+        """Keep an entry on the disk of a host; `then` runs when it would survive a crash."""
+        host.disk.write(entry)
         host.disk_free_ms = max(host.disk_free_ms, self._clock.now_ms + self.settings.disk_ms)
         self._under_way += 1
-        arguments = (host, host.incarnation, effect.token)
-        self._clock.plan(host.disk_free_ms, self._persisted, arguments)
+        arguments = (host, host.incarnation, entry, then)
+        self._clock.plan(host.disk_free_ms, self._written, arguments)
 
-    def _persisted(self, host: Host, incarnation: int, token: int) -> None:
-        if host.is_put_off(self._persisted, host, incarnation, token):
+    def _written(
+        self, host: Host, incarnation: int, entry: Any, then: Callable[[], None] | None
+    ) -> None:
+        if host.is_put_off(self._written, host, incarnation, entry, then):
             return
         self._under_way -= 1
         if host.node is not None and host.incarnation == incarnation:
             host.disk.sync()
-            self._tell(host, Persisted(token))
+            if self.durables is not None:
+                self.durables.synced(host, entry)
+            if then is not None:
+                then()
+
+    def later(self, host: Host, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Call a function of a host's life when its consumers take something the next time."""
+        self._under_way += 1
+        at_ms = self._clock.now_ms + self.settings.consumer_ms
+        self._clock.plan(at_ms, self._do_later, (host, host.incarnation, action, arguments))
+
+    def _do_later(
+        self, host: Host, incarnation: int, action: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        if host.is_put_off(self._do_later, host, incarnation, action, arguments):
+            return
+        self._under_way -= 1
+        if host.node is not None and host.incarnation == incarnation:
+            action(*arguments)
 
     def _deliver(self, host: Host, effect: Deliver) -> None:
         self.activity += 1
@@ -463,6 +517,8 @@ class Simulation:
     def _subscription_ready(self, host: Host, effect: SubscriptionReady) -> None:
         self.activity += 1
         host.open_subscriptions.pop(effect.subscription, None)
+        if self.durables is not None:
+            self.durables.ready(host, effect.subscription)
 
     def _publish_ended(self, host: Host, effect: PublishCompleted | PublishFailed) -> None:
         self.activity += 1

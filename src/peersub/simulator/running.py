@@ -16,12 +16,15 @@ from random import Random
 from typing import Any
 
 from peersub.events.envelope import Event
+from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, Unsubscribe
+from peersub.overlays.core.mirrors import MirrorSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.registry import overlay_kind
 from peersub.simulator import actions as do
 from peersub.simulator.clients import Clients
 from peersub.simulator.content import Content, content_for
+from peersub.simulator.durables import Durables
 from peersub.simulator.engine import MakeNode, Simulation
 from peersub.simulator.hosts import Host
 from peersub.simulator.nodes import keys_of, node_maker, sample_of, wire_passage
@@ -30,6 +33,7 @@ from peersub.simulator.scenario import Scenario
 from peersub.simulator.schedule import schedule_of
 from peersub.trace.checkers import HORIZON_MS, DeliveryChecker, Violation
 from peersub.trace.client_checker import ClientChecker
+from peersub.trace.durable_checker import DurableChecker
 from peersub.trace.hops import TracedHops
 from peersub.trace.schema import Observer, Step, TraceRecord
 
@@ -45,6 +49,9 @@ STEP_NODES_MAX = 256
 STEP_COMPLAINTS_MAX = 20
 COLLECTION_THRESHOLDS = (50_000, 20, 100)
 """Causes and messages are no cycles: looking for cycles among millions of objects is in vain."""
+MIRROR_LOST_MS = 100
+MIRROR_ANSWER_MS = 2_000
+"""Mirrors are quicker than live ones: a run is quiet only when they have nothing left to say."""
 _BEGIN = Timer("simulator/begin")
 _DISTURBING = (
     do.JoinNode,
@@ -89,6 +96,7 @@ class Outcome:
     clients: Clients | None = None
     """Who subscribes, where the overlay proposes moves, and what became of the proposals."""
     client_checker: ClientChecker | None = None
+    durable_checker: DurableChecker | None = None
 
     @property
     def is_good(self) -> bool:
@@ -161,6 +169,9 @@ class Run:
         self._invariants = self._kind.part("invariants") if checks_invariants else None
         self._step_complaints = 0
         self._clients, client_checker = self._movable_clients(checker)
+        durables: Durables | None = None
+        if scenario.durable_share:
+            durables = Durables(self._mirror_settings(), DurableChecker(scenario.copies))
         self.simulation = Simulation(
             scenario.seed,
             make_node,
@@ -170,6 +181,7 @@ class Run:
                     checker,
                     *self._step_checkers(),
                     *self._client_observers(client_checker),
+                    *(() if durables is None else (durables, durables.checker)),
                     *observers,
                 )
             ),
@@ -179,6 +191,9 @@ class Run:
         )
         if self._clients is not None:
             self._clients.attach(self.simulation)
+        if durables is not None:
+            durables.attach(self.simulation)
+            checker.may_fail = durables.may_fail
         self.outcome = Outcome(
             scenario,
             schedule,
@@ -186,6 +201,7 @@ class Run:
             checker,
             clients=self._clients,
             client_checker=client_checker,
+            durable_checker=None if durables is None else durables.checker,
         )
         self._stopwatch = stopwatch
         self._spent_until = 0.0 if stopwatch is None else stopwatch()
@@ -214,10 +230,21 @@ class Run:
             gc.set_threshold(*thresholds)
         self._spend("running")
         outcome.checker.finish(self.simulation.now_ms, settled=is_quiet)
-        outcome.violations[:0] = outcome.checker.violations
+        durables = self.simulation.durables
+        outcome.violations[:0] = [
+            each
+            for each in outcome.checker.violations
+            if durables is None or not durables.judges(each)
+        ]
         if outcome.client_checker is not None:
             outcome.client_checker.finish(self.simulation.now_ms, settled=is_quiet)
             outcome.violations += outcome.client_checker.violations
+        if outcome.durable_checker is not None:
+            assert self.simulation.durables is not None
+            self.simulation.durables.finish()
+            if is_quiet:
+                outcome.durable_checker.finish(self.simulation.now_ms)
+            outcome.violations += outcome.durable_checker.violations
         outcome.violations.sort(key=lambda violation: violation.now_ms)
         return outcome
 
@@ -313,6 +340,14 @@ class Run:
         drawn = Random(f"{seed}/invariants/{number}").sample(overlays, INVARIANT_SAMPLE)
         return check_sample(overlays, drawn)
 
+    def _mirror_settings(self) -> MirrorSettings:
+        return MirrorSettings(
+            copies=self.scenario.copies,
+            away_max_ms=self.scenario.away_max_ms,
+            lost_ms=MIRROR_LOST_MS,
+            answer_ms=MIRROR_ANSWER_MS,
+        )
+
     def _movable_clients(
         self, checker: DeliveryChecker
     ) -> tuple[Clients | None, ClientChecker | None]:
@@ -372,12 +407,12 @@ class Run:
                     self._publish_together(node, batch, events, delivery)
             case do.SubscribeAt(node, subscription, wanted):
                 if self._takes_part(node):
-                    simulation.cause(node, Subscribe(subscription, wanted))
+                    self._subscribe(node, subscription, wanted)
             case do.UnsubscribeAt(node, subscription):
                 self._unsubscribe(node, subscription)
             case do.ChangeAt(node, subscription, wanted):
                 for place in self._unsubscribe(node, subscription)[:1]:
-                    simulation.cause(place, Subscribe(subscription, wanted))
+                    self._subscribe(place, subscription, wanted)
             case do.JoinNode(node, contacts, as_given):
                 if node not in simulation.hosts and as_given:
                     simulation.join(node, contacts)
@@ -402,6 +437,15 @@ class Run:
             case _:
                 self._act_on_network(action)
 
+    def _subscribe(self, node: str, subscription: str, wanted: Filter) -> None:
+        """A subscription, durable or not as is drawn from its name."""
+        durables = self.simulation.durables
+        drawn = Random(f"{self.scenario.seed}/durable/{subscription}").random()
+        if durables is not None and drawn < self.scenario.durable_share:
+            durables.make(self.simulation.hosts[node], subscription, wanted)
+        else:
+            self.simulation.cause(node, Subscribe(subscription, wanted))
+
     def _unsubscribe(self, node: str, subscription: str) -> list[str]:
         """End a subscription, wherever it is by now; the nodes that it was on."""
         if self._clients is not None:
@@ -411,7 +455,11 @@ class Run:
             return places
         if not self._takes_part(node):
             return []
-        self.simulation.cause(node, Unsubscribe(subscription))
+        durables = self.simulation.durables
+        if durables is not None and subscription in durables:
+            durables.end(self.simulation.hosts[node], subscription)
+        else:
+            self.simulation.cause(node, Unsubscribe(subscription))
         return [node]
 
     def _publish_together(

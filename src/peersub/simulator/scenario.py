@@ -65,6 +65,9 @@ class Scenario:
             another node; 0 lets none move.
         batch_share: the share of nodes that take many events in one message, drawn anew for each
             life of a node.
+        durable_share: the share of subscriptions that are durable; nodes have mirrors then.
+        copies: the disks on which an event is for each of these before it is acknowledged.
+        away_max_ms: after this long without its home a durable subscription is suspended.
         network: how links, disks and consumers behave.
         workload: what is subscribed and published.
         settle_ms: how long nothing may change before the network counts as quiet.
@@ -88,6 +91,9 @@ class Scenario:
     through_wire: bool = False
     moves: float = 1.0
     batch_share: float = 0.0
+    durable_share: float = 0.0
+    copies: int = 2
+    away_max_ms: int = 86_400_000
     network: NetworkSettings = field(default_factory=NetworkSettings)
     workload: WorkloadChoice = field(default_factory=WorkloadChoice)
     settle_ms: int = SETTLE_MS
@@ -107,6 +113,12 @@ class Scenario:
             raise SettingsError('nodes is at least 1, unless start is "empty"')
         if not 0 <= self.batch_share <= 1:
             raise SettingsError(f"batch_share is a share from 0 to 1, not {self.batch_share}")
+        if not 0 <= self.durable_share <= 1:
+            raise SettingsError(f"durable_share is a share from 0 to 1, not {self.durable_share}")
+        if self.durable_share and self.start == "converged":
+            raise SettingsError("durable_share needs nodes that join: mirrors have not met before")
+        if self.copies < 1 or self.away_max_ms < 1:
+            raise SettingsError("copies and away_max_ms are at least 1")
         if not 0 <= self.moves <= 1:
             raise SettingsError(f"moves is a share from 0 to 1, not {self.moves}")
         for name in ("subscriptions", "join_every_ms", "settle_ms", "quiet_limit_ms"):

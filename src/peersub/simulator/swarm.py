@@ -21,6 +21,7 @@ from peersub.simulator.settings import NetworkSettings
 __all__ = [
     "BATCHES_FROM",
     "LAYERS_FROM",
+    "MIRRORS_FROM",
     "MOVES_FROM",
     "NODES_DRAWN_MAX",
     "SPLITS_FROM",
@@ -52,6 +53,10 @@ SUBSETS_FROM = 70_000
 STARTS_FROM = 80_000
 """Seeds from here on start nodes that know of nobody, or of all before any is there, where the
 overlay merges networks: what the seeds before mean does not change."""
+
+MIRRORS_FROM = 3_000_000
+"""Seeds from here on have durable subscriptions with copies, which may be suspended, on chord: what
+the seeds before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -153,7 +158,21 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
         scenario = _with_moves(scenario)
     if seed >= STARTS_FROM and scenario.overlay == "chord":
         scenario = _with_starts(scenario)
+    if seed >= MIRRORS_FROM and scenario.overlay == "chord":
+        scenario = _with_mirrors(scenario)
     return scenario if seed < BATCHES_FROM else _with_batches(scenario)
+
+
+def _with_mirrors(scenario: Scenario) -> Scenario:
+    """The same, with durable subscriptions, and others who look after them."""
+    random = Random(f"swarm/{scenario.seed}/mirrors")
+    return replace(
+        scenario,
+        start="joined" if scenario.start == "converged" else scenario.start,
+        durable_share=random.choice((0.2, 0.5, 1.0)),
+        copies=random.choice((1, 2, 2, 2, 3)),
+        away_max_ms=random.choice((86_400_000, 86_400_000, 20_000)),
+    )
 
 
 def _with_moves(scenario: Scenario) -> Scenario:

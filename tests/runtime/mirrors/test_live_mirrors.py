@@ -123,6 +123,7 @@ def test_a_former_mirror_hands_over_and_is_let_go(tmp_path):
     """Both were down; the home has another mirror when the one comes back that knows more."""
 
     async def story(network: Network) -> None:
+        network.mirrors = replace(network.mirrors, reserves=0)
         consumer = await begin(network)
         first = network.mirror_of("h")
         assert first is not None

@@ -39,6 +39,8 @@ EARLY_MAX: Final = 65_536
 """Events that others have said to hold, and that did not come here yet."""
 ASKED_MAX: Final = 3
 """How often a leader is sent an event that it says nothing about before it is none."""
+PUSH_MS_MAX: Final = 8_000
+"""The longest pause before an event that is not safe is sent again."""
 PUSHED_AT_ONCE: Final = 512
 """Events that are sent again at a tick."""
 IDS_PER_MESSAGE_MAX: Final = 4_096
@@ -72,6 +74,8 @@ class _Open:
     since_ms: int
     """Since when somebody waits."""
     pushed_ms: int
+    pause_ms: int
+    """How long to wait before it is sent again; the pause doubles each time."""
     tokens: list[int] = field(default_factory=list)
     on_disk: dict[str, frozenset[str]] = field(default_factory=dict)
     """Nodes that have it, and for which names."""
@@ -164,7 +168,7 @@ class Copies:
         key = home, copy.publication.name
         known = self._open.get(key)
         if known is None:
-            known = self._open[key] = _Open(copy, now_ms, now_ms)
+            known = self._open[key] = _Open(copy, now_ms, now_ms, self._settings.push_ms)
             known.on_disk = self._early.pop(key, {})
         elif not set(copy.names) <= set(known.copy.names):
             names = tuple(sorted({*known.copy.names, *copy.names}))
@@ -335,14 +339,14 @@ class Copies:
             if not known.tokens and now_ms - known.since_ms >= FORGOTTEN_MS:
                 del self._open[key]
                 continue
-            if now_ms - known.pushed_ms < self._settings.push_ms or pushed >= PUSHED_AT_ONCE:
+            if now_ms - known.pushed_ms < known.pause_ms or pushed >= PUSHED_AT_ONCE:
                 continue
             group = self._group_of(key[0])
             if group is None:
                 self._settle(key, None)
                 continue
             pushed += 1
-            known.pushed_ms = now_ms
+            known.pushed_ms, known.pause_ms = now_ms, min(2 * known.pause_ms, PUSH_MS_MAX)
             if group.leader == self._me:
                 for node in group.holders:
                     if not frozenset(known.copy.names) <= known.on_disk.get(node, _NOTHING):

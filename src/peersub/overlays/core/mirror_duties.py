@@ -42,6 +42,10 @@ __all__ = ["MirrorSide", "Mirrored"]
 
 DIALLED_AT_ONCE: Final = 8
 """Homes out of reach that are dialled at a tick; the others have their turn at the next."""
+MEMBERS_MAX: Final = 16
+"""Other nodes that hold for a home, as far as they are known here."""
+DIAL_TICKS_MAX: Final = 4
+"""The longest pause, in ticks, before a home that is out of reach is dialled again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,24 @@ class _Ward:
     """The helpers of the home, this node included, as last told."""
     recruiter: str = ""
     """Who is to hear what is ready: the home, or who stands in for it."""
+    is_reserve: bool = False
+    """Whether the subscriptions are only known here, as long as others look after them."""
+    alone_ms: int | None = None
+    """Since when none of those can be reached."""
     away_ms: int | None = None
     suspended_ms: int | None = None
     """Since when nobody waits for the subscriptions any more."""
+    dial_ms: int = 0
+    pause_ms: int = 0
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to dial the home."""
+        return now_ms >= self.dial_ms
+
+    def put_off(self, now_ms: int, tick_ms: int) -> None:
+        """Dial ever more rarely."""
+        self.pause_ms = min(2 * self.pause_ms or tick_ms, DIAL_TICKS_MAX * tick_ms)
+        self.dial_ms = now_ms + self.pause_ms
 
 
 class MirrorSide:
@@ -142,7 +161,9 @@ class MirrorSide:
 
     def watched(self) -> list[str]:
         """The homes for which this node is a witness."""
-        return sorted(home for home, ward in self._homes.items() if not ward.stores)
+        return sorted(
+            home for home, ward in self._homes.items() if not (ward.stores or ward.is_reserve)
+        )
 
     # --- the group -----------------------------------------------------------------------------
 
@@ -163,6 +184,15 @@ class MirrorSide:
         leader = min((self._me, *others), key=lambda node: draw(0, "stand-in", home, node))
         holders = tuple(node for node in others if node in ward.holders)
         return Group(leader, ward.stores, holders, others, copies)
+
+    def meet(self, home: str, node: str) -> None:
+        """A node speaks of the copies of a home: it helps it, too, whoever has asked it to.
+
+        After faults there may be several groups that do not know of each other.
+        """
+        ward = self._homes.get(home)
+        if ward is not None and node != home and not self.belongs(home, node):
+            ward.holders = (*ward.holders[1 - MEMBERS_MAX :], node)
 
     def forget_member(self, home: str, node: str) -> None:
         """A node that was told to look after the home does not."""
@@ -185,6 +215,7 @@ class MirrorSide:
         if ward is None:
             return
         ward.away_ms = None
+        ward.pause_ms = ward.dial_ms = 0
         by_epoch: dict[str, list[NamedFilter]] = {}
         for name, duty in ward.duties.items():
             offered = NamedFilter(name, duty.mirrored.filter)
@@ -230,9 +261,33 @@ class MirrorSide:
         ward = self._ward(home, stores=message.stores)
         ward.counts, ward.recruiter = True, node
         ward.holders, ward.witnesses = message.holders, message.witnesses
+        is_member = message.stores or self._me in message.witnesses
+        self._set_reserve(home, ward, not is_member and not ward.stores)
         if message.stores and not ward.stores:
             self._hold(home, ward)
         self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
+
+    def _set_reserve(self, home: str, ward: _Ward, is_reserve: bool) -> None:
+        """Only know the subscriptions from now on, or watch again."""
+        was, ward.is_reserve, ward.alone_ms = ward.is_reserve, is_reserve, None
+        for name, duty in ward.duties.items() if was != is_reserve else ():
+            if is_reserve:
+                self._unsubscribe(home, name, duty)
+            else:
+                self._subscribe(home, duty)
+
+    def _watch_members(self, now_ms: int) -> None:
+        """A reserve watches as soon as none of those can be reached who should."""
+        for home, ward in self._homes.items():
+            if not ward.is_reserve:
+                continue
+            if any(map(self._links.counts_copies, (home, *ward.holders, *ward.witnesses))):
+                ward.alone_ms = None
+            elif ward.alone_ms is None:
+                ward.alone_ms = now_ms
+            elif now_ms - ward.alone_ms >= self._settings.lost_ms:
+                ward.away_ms = ward.away_ms or ward.alone_ms
+                self._set_reserve(home, ward, False)
 
     def _ward(self, home: str, *, stores: bool) -> _Ward:
         ward = self._homes.get(home)
@@ -283,7 +338,7 @@ class MirrorSide:
     def looked_after(self, home: str, names: Iterable[str]) -> None:
         """It is on disk that these are looked after: now the overlay may serve them."""
         ward = self._homes.get(home)
-        if ward is not None and ward.suspended_ms is None:
+        if ward is not None and ward.suspended_ms is None and not ward.is_reserve:
             for name in names:
                 duty = ward.duties.get(name)
                 if duty is not None:
@@ -350,9 +405,15 @@ class MirrorSide:
 
     def stand_in(self, now_ms: int) -> None:
         """Where a home is out of reach and this node is the first of its group: do as it would."""
+        self._watch_members(now_ms)
         for home, ward in self._homes.items():
             group = self.group(home)
-            if group is None or not ward.counts or self._links.counts_copies(home):
+            if (
+                ward.is_reserve
+                or group is None
+                or not ward.counts
+                or self._links.counts_copies(home)
+            ):
                 continue
             is_away = ward.away_ms is not None and now_ms - ward.away_ms >= self._settings.lost_ms
             if is_away and group.leader == self._me and ward.suspended_ms is None:
@@ -430,7 +491,11 @@ class MirrorSide:
 
     def on_tick(self, now_ms: int) -> None:
         """Dial homes that are out of reach; suspend them, and give up those that are for ever."""
-        away = [home for home in self._homes if home not in self._links]
+        away = [
+            home
+            for home, ward in self._homes.items()
+            if home not in self._links and not ward.is_reserve
+        ]
         for home in away:
             ward = self._homes[home]
             if ward.away_ms is None:
@@ -441,9 +506,8 @@ class MirrorSide:
                 self.on_ended(home, ())
             elif away_ms >= self._settings.away_max_ms and ward.suspended_ms is None:
                 self._suspend(home, ward, now_ms)
-        turn = now_ms // self._settings.tick_ms * DIALLED_AT_ONCE
-        for place in range(min(DIALLED_AT_ONCE, len(away))):
-            home = away[(turn + place) % len(away)]
-            if home in self._homes:
-                self._emit(Connect(home))
+        due = [home for home in away if home in self._homes and self._homes[home].is_due(now_ms)]
+        for home in due[:DIALLED_AT_ONCE]:
+            self._homes[home].put_off(now_ms, self._settings.tick_ms)
+            self._emit(Connect(home))
         self.stand_in(now_ms)

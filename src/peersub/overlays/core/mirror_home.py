@@ -1,11 +1,12 @@
 """The home's side of mirrors: which nodes look after the durable subscriptions of this one.
 
 The same nodes look after all of them: `copies - 1` mirrors, which hold events, and witnesses, which
-only watch. They are drawn among the linked nodes, and kept while they can be reached. One that is
-in doubt, or out of reach, for `lost_ms` is replaced, a mirror first of all by a witness, which has
-the subscriptions already; so is one whose link the overlay closes again and again. When a former
-one shows up, it hands over what it has, and is then told to forget it. A node that has come back
-takes those that offer themselves because they looked after it before.
+only watch. Reserves know of them, and do nothing as long as one of the others is there. All of them
+are drawn among the linked nodes, and kept while they can be reached. A helper that is in doubt, or
+out of reach, for `lost_ms` is replaced, a mirror first of all by a witness, which has the
+subscriptions already; so is one whose link the overlay closes again and again. When a former one
+shows up, it hands over what it has, and is then told to forget it. A node that has come back takes
+those that offer themselves because they looked after it before.
 
 A node that has lost its log (another *epoch*) takes the subscriptions over that others offer; one
 that has its log knows better: what it does not have was ended.
@@ -44,6 +45,8 @@ LOSSES_MAX: Final = 3
 """How often the link to a helper may be lost before a steadier one is looked for."""
 STEADY_MS: Final = 60_000
 """A link that has lasted so long is steady: earlier losses are forgotten."""
+DIAL_TICKS_MAX: Final = 4
+"""The longest pause, in ticks, before helpers that are out of reach are dialled again."""
 FORMER_MAX: Final = 1_024
 """Former mirrors that are remembered until they are told to forget."""
 
@@ -105,6 +108,8 @@ class HomeSide:
         """Names that the overlay serves, and that wait for helpers: until when."""
         self._chosen_before: dict[str, None] = {}
         self._choose_from_ms = 0
+        self._dial_ms = self._pause_ms = 0
+        self._reserves: dict[str, None] = {}
         self._former: dict[str, bool] = {}
         """Nodes that hold something, and are no helper any more: whether they said all."""
 
@@ -171,6 +176,8 @@ class HomeSide:
             helper.ready.pop(fact.name, None)
             if node in self._links:
                 self._ask(node, helper, (NamedFilter(fact.name, fact.filter),))
+        for node in self._reserves:
+            self._ask(node, _Helper(False, now_ms), (NamedFilter(fact.name, fact.filter),))
         self._choose(now_ms)
 
     def ended(self, name: str) -> None:
@@ -181,6 +188,8 @@ class HomeSide:
         self.copies.ended(self._me, (name,))
         for node, helper in self._helpers.items():
             helper.ready.pop(name, None)
+            self._send(node, MirrorEnded((name,)))
+        for node in self._reserves:
             self._send(node, MirrorEnded((name,)))
 
     def served(self, name: str, now_ms: int) -> None:
@@ -220,6 +229,7 @@ class HomeSide:
 
     def lost(self, node: str, now_ms: int) -> None:
         """A link is gone: it is made again, if that is possible."""
+        self._reserves.pop(node, None)
         helper = self._helpers.get(node)
         if helper is not None:
             is_steady = now_ms - helper.linked_ms >= STEADY_MS
@@ -260,6 +270,16 @@ class HomeSide:
                 changed = True
         if changed:
             self._tell_members()
+        while len(self._reserves) < self._settings.reserves:
+            node = self._candidate(stores=False)
+            if node is None or node in self._reserves:
+                break
+            self._reserve(node, now_ms)
+
+    def _reserve(self, node: str, now_ms: int) -> None:
+        """Let a node know the subscriptions, in case that all helpers are away together."""
+        self._reserves[node] = None
+        self._ask_for_all(node, _Helper(False, now_ms))
 
     @property
     def _witnesses_wanted(self) -> int:
@@ -286,6 +306,8 @@ class HomeSide:
         ]
         if not free:
             return None
+        unknown = [node for node in free if node not in self._reserves]
+        free = unknown or free
         fresh = [node for node in free if node not in self._chosen_before]
         if not fresh:
             for node in free:
@@ -303,6 +325,7 @@ class HomeSide:
     def _take(self, node: str, stores: bool, now_ms: int) -> None:
         """Have a helper from now on, or let a witness hold."""
         self._former.pop(node, None)
+        self._reserves.pop(node, None)
         self._chosen_before[node] = None
         before = self._helpers.get(node)
         helper = self._helpers[node] = _Helper(stores, now_ms)
@@ -341,6 +364,8 @@ class HomeSide:
         for node, helper in self._helpers.items():
             if self._links.counts_copies(node):
                 self._send(node, self._recruit(helper, ()))
+        for node in self._reserves:
+            self._send(node, self._recruit(_Helper(False, 0), ()))
 
     # --- what helpers say ----------------------------------------------------------------------
 
@@ -364,6 +389,8 @@ class HomeSide:
         helper = self._helpers.get(node)
         if helper is not None and (helper.stores or not stores):
             return
+        if node in self._reserves and stores:
+            del self._reserves[node]
         if helper is not None:
             # It was taken for a witness, and holds: it hands that over, and is let go first.
             del self._helpers[node]
@@ -375,6 +402,10 @@ class HomeSide:
             self._replace_lost(stores, now_ms)
             self._take(node, stores, now_ms)
             self._tell_members()
+        elif not stores and (
+            node in self._reserves or len(self._reserves) < self._settings.reserves
+        ):
+            self._reserve(node, now_ms)
         else:
             # A witness holds nothing: it has nothing to say before it may forget.
             self._note_former(node, has_said_all=not stores)
@@ -426,8 +457,13 @@ class HomeSide:
         if not self._durables:
             return
         self._choose(now_ms)
-        for node in self._helpers:
-            if node not in self._links:
+        if now_ms >= self._dial_ms:
+            away = [node for node in self._helpers if node not in self._links]
+            tick_ms = self._settings.tick_ms
+            pause_ms = min(2 * self._pause_ms or tick_ms, DIAL_TICKS_MAX * tick_ms)
+            self._pause_ms = pause_ms if away else 0
+            self._dial_ms = now_ms + self._pause_ms
+            for node in away:
                 self._emit(Connect(node))
         self._let_former_go()
 

@@ -141,8 +141,8 @@ class MirrorRecruit(Message):
     """Look after these subscriptions of the home, as a mirror (`stores`) or as a witness.
 
     The home says it, or whoever stands in for it. `holders` and `witnesses` are the nodes that look
-    after the home's subscriptions now, the receiver included. Without subscriptions it only says
-    who they are.
+    after the home's subscriptions now. A receiver that is none of them is a *reserve*: it only
+    knows the subscriptions. Without subscriptions it only says who they are.
     """
 
     home: str

@@ -18,6 +18,8 @@ class MirrorSettings:
     """Nodes on whose disks an event is for each durable subscription before it is acknowledged."""
     witnesses: int = 1
     """Nodes that watch besides, and hold as soon as others do not."""
+    reserves: int = 2
+    """Nodes that only know the subscriptions, and watch as soon as no other does."""
     tick_ms: int = 1_000
     """How often to look after what is due, and to try to reach a partner that is not linked."""
     lost_ms: int = 500

@@ -260,6 +260,8 @@ class MirrorPeer:
 
     def _on_message(self, peer: PeerId, message: Message, now_ms: int) -> None:
         node, home, duties = peer.node, self.home, self.duties
+        if isinstance(message, MirrorKept | MirrorSafe | MirrorKeep):
+            duties.meet(message.home, node)
         match message:
             case MirrorKept():
                 if self._concerns(node, message.home):

@@ -28,6 +28,12 @@ __all__ = ["DelegationSettings", "Delegations", "Part", "Task", "TaskKey"]
 
 TaskKey = tuple[PeerId | None, int]
 
+LOST_SOMEBODY = "somebody who wants it was lost on the way: publish it again"
+"""The failure by which a delegator learns that a scope is served, but for who was lost in it.
+
+The publisher's node publishes the event again, to whoever holds for the lost by then; one of an
+earlier version says to the publisher that the event failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class DelegationSettings:
@@ -69,6 +75,8 @@ class Task:
     """Whose it is, in the histories of this node: a publisher here, or the link it came over."""
     parts: dict[int, Part] = field(default_factory=dict)
     failure: str = ""
+    lost_somebody: bool = False
+    """Whether somebody who wanted it was lost before it confirmed: others may hold for it now."""
     control: str = ""
     """The reserved name of a control notification."""
 
@@ -182,7 +190,10 @@ class Delegations:
         if part.peer != peer:
             return
         self._close_part(task, confirm.delegation)
-        task.failure = task.failure or confirm.failure
+        if confirm.failure == LOST_SOMEBODY:
+            task.lost_somebody = True
+        else:
+            task.failure = task.failure or confirm.failure
         self.check(task, now_ms)
 
     def on_home_stored(self, task: Task, now_ms: int, failure: str = "") -> None:
@@ -195,14 +206,26 @@ class Delegations:
         """Finish the task if nothing is missing any more."""
         if task.waits_for_home or task.parts or task.key not in self._tasks:
             return
-        del self._tasks[task.key]
         delegator, number = task.key
+        failure = task.failure
+        if task.lost_somebody and not failure and not task.control:
+            if delegator is None:
+                self._repeat(task, now_ms)
+                return
+            failure = LOST_SOMEBODY
+        del self._tasks[task.key]
         if delegator is None:
             self._finished(task)
             return
-        if not task.failure:
+        if not failure:
             self._done.add(task.key, now_ms)
-        self._send(delegator, Confirm(task.publication.id, number, task.failure))
+        self._send(delegator, Confirm(task.publication.id, number, failure))
+
+    def _repeat(self, task: Task, now_ms: int) -> None:
+        """Serve all of the network again: who got it confirms at once, who holds now gets it."""
+        task.lost_somebody = False
+        self._spread(task, task.scope, now_ms)
+        self.check(task, now_ms)
 
     def _close_part(self, task: Task, number: int) -> None:
         del task.parts[number]
@@ -257,6 +280,7 @@ class Delegations:
             for scope in scopes:
                 self._spread(task, scope, now_ms)
             if orphans:
+                task.lost_somebody = True
                 self.check(task, now_ms)
 
     def on_retry(self, now_ms: int, *, linked: Callable[[PeerId], bool]) -> None:

@@ -1,0 +1,73 @@
+"""Durable subscriptions in the swarm: mirrors, copies, disks that lie, and mistakes that show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from peersub.overlays.core.event_history import EventHistory
+from peersub.overlays.core.mirror_copies import Copies
+from peersub.overlays.core.mirror_duties import MirrorSide
+from peersub.overlays.core.mirror_home import HomeSide
+from peersub.simulator.running import run_scenario
+from peersub.simulator.scenario import Scenario
+from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
+
+NODES_MAX = 12
+SEEDS = 12
+SEEDS_MAX = 60
+"""A planted mistake is found with fewer."""
+
+
+def scenarios(count: int) -> list[Scenario]:
+    drawn = (swarm_scenario(MIRRORS_FROM + seed, "chord") for seed in range(count))
+    return [each for each in drawn if each.nodes <= NODES_MAX]
+
+
+def test_the_swarm_draws_what_mirrors_are_for():
+    drawn = [swarm_scenario(MIRRORS_FROM + seed, "chord") for seed in range(200)]
+    assert {each.copies for each in drawn} == {1, 2, 3}
+    assert len({each.away_max_ms for each in drawn}) == 2
+    assert all(each.durable_share for each in drawn)
+    assert any("tail-lost" in repr(each.phases) for each in drawn)
+
+
+def test_what_was_acknowledged_is_taken():
+    expected = 0
+    for scenario in scenarios(SEEDS):
+        outcome = run_scenario(scenario)
+        assert outcome.violations == [], f"seed {scenario.seed}: {outcome.violations[:3]}"
+        checker = outcome.durable_checker
+        assert checker is not None and checker.missing() == []
+        expected += checker.expected
+    assert expected > 20
+
+
+def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:
+    secure = Copies.secure
+
+    def at_once(self: Copies, token: int, events: list, now_ms: int) -> None:  # type: ignore[type-arg]
+        secure(self, token, events, now_ms)
+        for key in list(self._open):
+            self._settle(key, None)
+
+    patch.setattr(Copies, "secure", at_once)
+
+
+def replace_no_copy(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MirrorSide, "stand_in", lambda *_: None)
+    patch.setattr(HomeSide, "_is_lost", lambda *_: False)
+
+
+def forget_history(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EventHistory, "__contains__", lambda *_: False)
+    patch.setattr(EventHistory, "add", lambda *_: True)
+
+
+@pytest.mark.parametrize("plant", [acknowledge_too_early, replace_no_copy, forget_history])
+def test_a_planted_mistake_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(run_scenario(each).violations for each in scenarios(SEEDS_MAX))
