@@ -15,6 +15,7 @@ from peersub.overlays.core import mirror_messages as mirrors
 from peersub.overlays.core import records
 from peersub.overlays.core import rumour_messages as rumours
 from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import network_batch_key, network_key
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.dag import messages as dag
@@ -35,6 +36,7 @@ CONTAINER = containment.Candidate(MEMBER, False, 3, 12, bytes(range(16)), 40)
 CHEAP = Filter("symbol = 'ACME' AND price < 10.5")
 LEDE = Filter.xpath("/nitf/body//p[@lede = 'true']")
 
+KEY, BATCH_KEY = network_key(b"a claim"), network_batch_key(b"a claim")
 TRADE = Publication("e1", {"symbol": "ACME", "price": 12.5, "size": 300}, None)
 STORY = Publication("story-2", {}, b"<nitf><body/></nitf>", delivery=Delivery.AT_LEAST_ONCE)
 TRADES = Batch(
@@ -129,8 +131,10 @@ MESSAGES: dict[str, Any] = {
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),
     "notify-whole-circle": routing.Notify(TRADE, (2**64 - 1, 2**64), 1),
     "notify-every-kind": routing.Notify(EVERY_KIND, (1, 2, 3, 4), 200),
+    "notify-with-key": routing.Notify(TRADE.with_key(KEY), (2**63, 2**62), 3),
     "confirm": routing.Confirm("e1", 77),
     "notify-batch": routing.NotifyBatch(TRADES, (2**63, 2**62), 2, 5),
+    "notify-batch-with-key": routing.NotifyBatch(TRADES.with_key(BATCH_KEY), (2**63, 2**62), 2, 5),
     "filter-update": routing.FilterUpdate(
         number=12,
         responsibility=3,
