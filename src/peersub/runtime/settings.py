@@ -32,7 +32,7 @@ A way round is looked for no longer than subscribers may have to wait."""
 _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
         "burst_ms": 1,
-        "rows_per_turn": 8,
+        "rows_per_turn": 16,
         "retry_ms": 2_000,
         "replay_events_max": 16_384,
         "lookup_ms": 500,

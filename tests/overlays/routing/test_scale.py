@@ -155,6 +155,25 @@ def test_events_find_the_rows_that_are_not_taken_in_yet():
     assert not network.peers[other].matches(home, Publication("f", {"price": 8}), (0, 1))
 
 
+def test_the_first_are_ready_while_others_still_come():
+    network = FilterNetwork(
+        random_tree(2, Random(0)), StrategySettings(), Random(1), rows_per_turn=4
+    )
+    network.connect_all()
+    network.run()
+    home = PeerId("n0")
+    for number in range(800):
+        network.peers[home].subscribe(f"s{number}", wanted(number))
+        if not number % 8:
+            # More come than a turn takes in.
+            network.flush(home)
+            for _ in range(4):
+                network.step()
+    assert len(network.ready) > 100, "they do not wait for those that came after them"
+    network.run()
+    assert len(network.ready) == 800
+
+
 # --- rows --------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ Invariants:
   in favour of another and none would be left;
 * the relation among those that could be compared within ENTERING_STEPS_MAX: strangers choose the
   filters, and one must not take long to put in;
-* nodes that no living user holds are swept out when they are more than the others.
+* nodes that no living user holds are swept out when they are more than the others: a few with each
+  filter that comes, since thousands at once would hold up everything else.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ __all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
 ENTERING_STEPS_MAX: Final = 65_536
 """Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
 not covering: more rows are told than needed, and none is missing."""
+SWEPT_AT_ONCE: Final = 16
+"""Filters that are taken out when one is put in."""
 IDLE_MAX: Final = 1_024
 """Filters that nobody holds any more, beyond as many as are held, before they are swept out."""
 
@@ -72,6 +75,8 @@ class CoveringOrder:
     def __init__(self) -> None:
         self._index: CoveringIndex[OrderNode] = CoveringIndex()
         self._users: list[ref[OrderUser]] = []
+        self._idle: dict[bytes, OrderNode] = {}
+        """What nobody held when it was last looked, and is to be taken out."""
         self._inexact = 0
         self._sweep_at = IDLE_MAX
 
@@ -86,7 +91,10 @@ class CoveringOrder:
         """The place of a filter, which is put in if it is not there."""
         known = self._index.nodes.get(wanted.digest)
         if known is not None:
+            self._idle.pop(known.digest, None)
             return known
+        for _ in range(min(len(self._idle), SWEPT_AT_ONCE)):
+            self._take_out(self._idle.popitem()[1])
         if len(self._index) >= self._sweep_at:
             self._sweep()
         node = OrderNode(wanted)
@@ -112,7 +120,7 @@ class CoveringOrder:
         return self._index.matching(Subject(event))
 
     def _sweep(self) -> None:
-        """Take out what no living user holds."""
+        """Find what no living user holds: it is taken out bit by bit."""
         held: dict[bytes, None] = {}
         living = []
         for user in self._users:
@@ -121,10 +129,8 @@ class CoveringOrder:
                 living.append(user)
                 held.update(dict.fromkeys(alive.digests()))
         self._users = living
-        for node in list(self._index):
-            if node.digest not in held:
-                self._take_out(node)
-        self._sweep_at = 2 * len(self._index) + IDLE_MAX
+        self._idle = {node.digest: node for node in self._index if node.digest not in held}
+        self._sweep_at = 2 * (len(self._index) - len(self._idle)) + IDLE_MAX
 
     def _take_out(self, node: OrderNode) -> None:
         self._index.discard(node)

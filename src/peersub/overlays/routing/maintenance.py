@@ -15,10 +15,6 @@ concerned once, and sends what is different. What an edge told is stored as it c
 covered filter is not passed on is because the rows for the publisher are what they were (digest
 rows 7 and 8).
 
-Edges are made before they break (digest section 7): the rows of a lost edge are held on the one
-that takes over its scope, and a new edge begins with a copy of its neighbour's, until the peer has
-told its rows for the new scope. Held rows count as rows of their edge in all respects.
-
 Invariants: rows sent to a publisher are those of `Combination.rows` over the tables as of the last
 flush; a number is sent once, and confirmed by the publisher in order; nothing is sent to a peer
 without a link.
@@ -70,8 +66,6 @@ MISMATCHES_MAX: Final = 3
 class FilterMaintenance:
     """The filters on the edges of one peer, to and from it.
 
-    Nothing is sent before `flush`: several changes in one handled cause are one recomputation.
-
     Args:
         me: the peer.
         topology: the shape of the network as this peer sees it now.
@@ -110,6 +104,8 @@ class FilterMaintenance:
         self._answers: dict[PeerId, None] = {}
         self._arrived: dict[PeerId, int] = {}
         self._new_names: dict[str, None] = {}
+        self._taken_arrived: dict[PeerId, int] = {}
+        self._taken_names: dict[str, None] = {}
         self._reconsider = False
         self._outgoing: dict[PeerId, list[Message]] = {}
         self._effects: list[Effect] = []
@@ -132,6 +128,7 @@ class FilterMaintenance:
         if not self._local.discard(name):
             return
         self._new_names.pop(name, None)
+        self._taken_names.pop(name, None)
         self._confirmations.name_gone(name)
         self._ready.pop(name, None)
         self._changed[None] = None
@@ -179,6 +176,7 @@ class FilterMaintenance:
         self._outgoing.pop(peer, None)
         self._mismatches.pop(peer, None)
         self._arrived.pop(peer, None)
+        self._taken_arrived.pop(peer, None)
         self._confirmations.source_lost(peer)
         self._forget_publisher(peer)
 
@@ -236,6 +234,7 @@ class FilterMaintenance:
         if peer in self._linked:
             self._send(peer, ResponsibilityChange(self._version, NOWHERE))
         self._arrived.pop(peer, None)
+        self._taken_arrived.pop(peer, None)
         self._mismatches.pop(peer, None)
         self._confirmations.source_lost(peer)
         self._changed[peer] = None
@@ -365,16 +364,21 @@ class FilterMaintenance:
         return bool(self._due) or (combination is not None and not combination.is_complete)
 
     def _take_changes(self) -> Combination:
-        """Let the combination know which tables have changed."""
+        """Let the combination know which tables have changed, unless it is busy with others."""
         combination = self._current_combination()
-        changed, self._changed = self._changed, {}
-        for source in changed:
-            combination.begin(source, self._rows_of(source))
-        self._replaced.update(changed)
+        if self._changed and combination.is_complete:
+            changed, self._changed = self._changed, {}
+            for source in changed:
+                combination.begin(source, self._rows_of(source))
+            self._replaced.update(changed)
         return combination
 
     def _work(self) -> None:
         combination = self._take_changes()
+        if not self._changed:
+            self._taken_names.update(self._new_names)
+            self._taken_arrived.update(self._arrived)
+            self._new_names, self._arrived = {}, {}
         touched = {**self._replaced, **combination.work(self.settings.rows_per_turn)}
         self._replaced = {}
         for peer, publisher in self._publishers.items():
@@ -386,17 +390,19 @@ class FilterMaintenance:
             self._wait(TURN_PAUSE_MS)
         else:
             self._begin_waves()
+            if self._has_changes():
+                self._wait(TURN_PAUSE_MS)
 
     def _begin_waves(self) -> None:
         """All is sent: wait for those who have to confirm it."""
         if self._reconsider:
             self._reconsider = False
             self._confirmations.reconsider(self._waits_of)
-        arrived, self._arrived = self._arrived, {}
+        arrived, self._taken_arrived = self._taken_arrived, {}
         for peer, number in arrived.items():
             self._confirmations.begin(Wave(peer, number, {}, self._waits_of(peer)))
-        if self._new_names:
-            names, self._new_names = self._new_names, {}
+        if self._taken_names:
+            names, self._taken_names = self._taken_names, {}
             self._confirmations.begin(Wave(None, 0, names, self._waits_of(None)))
         if self._told_version != self._version and all(map(self.is_told, self._tables)):
             self._told_version = self._version
@@ -488,7 +494,10 @@ class FilterMaintenance:
             return True
         pooled_from = self.settings.pooled_from
         if not control and table.is_known and table.rows.entry_count >= pooled_from:
-            wants = self._take_changes().wants(peer, publication)
+            combination = self._take_changes()
+            if combination.is_indexed and peer in self._changed:
+                return True  # Until its rows have their turn.
+            wants = combination.wants(peer, publication)
             if wants is not None:
                 return wants
         return table.matches(publication, part, self._reach, control)
@@ -534,11 +543,8 @@ class FilterMaintenance:
             sent: per publisher, the scope that it gave and the rows that it has from this peer.
             connected: the peers to which a link is up.
 
-        With one strategy object for all peers, the rows for a publisher come from a combination of
-        the peer: `combination = strategy.combination(reach)`, `combination.replace(None,
-        local_rows)`, `combination.replace(edge, told[edge])` for each edge, and then
-        `combination.rows(topology.serves(publisher, scope), scope)`. Sender and receiver, and
-        publishers that are served by the same edges, then share the rows.
+        With one strategy object for all peers, rows come from a combination of the peer's tables:
+        sender and receiver, and publishers that are served by the same edges, then share them.
         """
         assert not self._tables
         assert not self._publishers
