@@ -300,7 +300,7 @@ class DurableSubscriptions:
         if since is None:
             position = max(position, durable.acknowledged)
         feed.sent = durable.acknowledged = position
-        self._tell_losses(name)
+        self.tell_losses(name)
         if since is not None:
             self.submit([MoveCursor(name, position, may_go_back=True)])
         self.wake(name)
@@ -318,9 +318,9 @@ class DurableSubscriptions:
             if self.on_released is not None:
                 # Nobody is to bring them back.
                 self.on_released(cut.subscription, cut.event_ids)
-            self._tell_losses(cut.subscription)
+            self.tell_losses(cut.subscription)
 
-    def _tell_losses(self, name: str) -> None:
+    def tell_losses(self, name: str) -> None:
         """Tell the consumer, if it is there, what was lost since it last heard of it."""
         durable, losses = self._durables.get(name), self._store.losses(name)
         feed = None if durable is None else durable.feed
@@ -379,10 +379,6 @@ class DurableSubscriptions:
         durable.is_ready = True
         if durable.feed is not None:
             durable.feed.sink.ready()
-
-    def note_gap(self, name: str, since_ms: int) -> None:
-        """Nobody kept events for the subscription from that time on, until now."""
-        self._counters.add("a durable subscription was suspended while this node was away")
 
     def end(self, reason: str) -> None:
         """The node ends: consumers hear of it, subscriptions stay on disk."""

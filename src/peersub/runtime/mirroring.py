@@ -52,6 +52,7 @@ from peersub.runtime.store import MemoryStore, Store, StoreError
 from peersub.runtime.store.changes import (
     AppendToLog,
     Change,
+    GapNoted,
     MirrorRemoved,
     MirrorStored,
     ReleaseEvents,
@@ -177,7 +178,7 @@ class Mirroring:
 
     def _note_gap(self, task: NoteGap) -> None:
         for name in task.names:
-            self._durables.note_gap(name, task.since_ms)
+            self._durables.submit([GapNoted(name)], partial(self._durables.tell_losses, name))
 
     # --- for those of others -------------------------------------------------------------------
 

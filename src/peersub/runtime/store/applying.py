@@ -66,6 +66,7 @@ class Applier:
             kinds.DurableStored: self.log.add_subscription,
             kinds.DurableAbandoned: self.log.note_abandoned,
             kinds.DurableRemoved: lambda change: self.log.remove_subscription(change.name),
+            kinds.GapNoted: self.log.note_gap,
             kinds.LossesTold: self.log.tell_losses,
             kinds.CommitsLost: self._begin_epoch,
             kinds.MirrorStored: self.mirror.add,

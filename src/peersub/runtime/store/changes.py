@@ -24,6 +24,7 @@ __all__ = [
     "DurableRemoved",
     "DurableStored",
     "KeepRecord",
+    "GapNoted",
     "LossesTold",
     "MirrorRemoved",
     "MirrorStored",
@@ -103,6 +104,13 @@ class DurableRemoved:
     """A durable subscription has ended, and its part of the log with it."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GapNoted:
+    """Events of a durable subscription were kept by nobody for a while: its consumer is told."""
+
+    subscription: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,7 @@ Change: TypeAlias = (
     | DurableStored
     | DurableAbandoned
     | DurableRemoved
+    | GapNoted
     | LossesTold
     | CommitsLost
     | MirrorStored

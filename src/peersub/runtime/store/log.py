@@ -15,7 +15,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
-from peersub.runtime.store.changes import DurableAbandoned, DurableStored, LossesTold, MoveCursor
+from peersub.runtime.store.changes import (
+    DurableAbandoned,
+    DurableStored,
+    GapNoted,
+    LossesTold,
+    MoveCursor,
+)
 from peersub.runtime.store.facts import last_given, set_last_given
 from peersub.runtime.store.rows import (
     EVENT_ROW_BYTES,
@@ -177,6 +183,15 @@ class EventLog:
             self._connection.execute(
                 f"UPDATE subscriptions SET cursor = ?1 WHERE number = ?2{condition}",
                 (min(change.position, self._next - 1), number),
+            )
+            seal_subscriptions(self._connection, number)
+
+    def note_gap(self, change: GapNoted) -> None:
+        """Nobody kept events of a subscription for a while."""
+        number = self._number_of.get(change.subscription)
+        if number is not None:
+            self._connection.execute(
+                "UPDATE subscriptions SET gaps = gaps + 1 WHERE number = ?", (number,)
             )
             seal_subscriptions(self._connection, number)
 
