@@ -77,6 +77,15 @@ def _node(
             help="A bound of the store, such as log_bytes_max=4000000000; may be repeated.",
         ),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            envvar="PEERSUB_NODE_LIMIT",
+            help="A limit of clients and connections, such as client_bytes_max=10000000; may be "
+            "repeated. docs/limits.md lists them.",
+        ),
+    ] = None,
     copies: Annotated[
         int | None,
         typer.Option(
@@ -206,6 +215,7 @@ def _node(
         overlay=overlay,
         data=data,
         store=tuple(store) if store else None,
+        limit=tuple(limit) if limit else None,
         no_fsync=no_fsync,
         copies=copies,
         away_max=away_max,

@@ -13,6 +13,9 @@ retry_ms = 500
 
 [store]
 log_bytes_max = 4_000_000_000
+
+[limit]
+client_bytes_max = 16_000_000
 ```
 """
 
@@ -35,6 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["LISTEN_BY_DEFAULT", "NodeOptions", "node_settings", "with_file"]
 
 LISTEN_BY_DEFAULT: Final = "127.0.0.1:7001"
+_CONNECTION_LIMITS: Final = (
+    "connections_max",
+    "unnamed_max",
+    "strangers_per_second",
+    "queue_bytes_max",
+)
+"""Settings of connections that are limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,7 @@ class NodeOptions:
     overlay: str | None = None
     data: str | None = None
     store: tuple[str, ...] | None = None
+    limit: tuple[str, ...] | None = None
     no_fsync: bool | None = None
     copies: int | None = None
     away_max: float | None = None
@@ -95,7 +106,7 @@ def with_file(options: NodeOptions, name: str | None) -> NodeOptions:
 
 def _value(name: str, key: str, value: object) -> object:
     """The value of a key, of the kind that its option has."""
-    if key in ("set", "store"):
+    if key in ("set", "store", "limit"):
         if isinstance(value, Mapping):
             return tuple(f"{setting}={_word(given)}" for setting, given in value.items())
         problem = f"a table, as in [{key}]"
@@ -152,6 +163,7 @@ def node_settings(options: NodeOptions) -> NodeSettings:
         overlay_settings=_chosen("--set", options.set or ()),
         store=_store_settings(options),
         mirrors=_mirror_settings(options),
+        **_limit_settings(options),
         data=None if options.data is None else Path(options.data),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -187,6 +199,30 @@ def _store_settings(options: NodeOptions) -> StoreSettings:
         return settings_from(StoreSettings, chosen)
     except SettingsError as error:
         raise CommandError(f"--store: {error}.") from None
+
+
+def _limit_settings(options: NodeOptions) -> dict[str, Any]:
+    """The limits of clients, and those of connections, each where a node keeps them."""
+    from peersub.overlays.settings import SettingsError, settings_from, settings_table
+    from peersub.runtime.limits import ServingLimits
+    from peersub.runtime.transport import TransportSettings
+
+    chosen = _chosen("--limit", options.limit or ())
+    homes = {"limits": ServingLimits, "transport": TransportSettings}
+    known = dict.fromkeys(settings_table(ServingLimits), "limits")
+    known.update(dict.fromkeys(_CONNECTION_LIMITS, "transport"))
+    for name in chosen:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            remedy = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+            raise CommandError(f"--limit: there is no limit {name!r}. {remedy}")
+    try:
+        return {
+            part: settings_from(kind, {n: v for n, v in chosen.items() if known[n] == part})
+            for part, kind in homes.items()
+        }
+    except SettingsError as error:
+        raise CommandError(f"--limit: {error}.") from None
 
 
 def _chosen(option: str, words: tuple[str, ...]) -> dict[str, object]:

@@ -36,7 +36,7 @@ from peersub.runtime.client_ports import (
 )
 from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer, Waiting
-from peersub.runtime.client_shares import DurableHolders, Usage, durable_name
+from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name
 from peersub.runtime.client_status import StatusAnswers
 from peersub.runtime.client_texts import client_named, narrowing_of, text_of
 from peersub.runtime.filter_budget import FilterBudget, permit_filter
@@ -125,7 +125,7 @@ class ClientDoor:
         self.bound: Filter | None = None
         """What the client may see, if that has changed since it came."""
         self._holders = holders or DurableHolders()
-        self._usage = usage or Usage()
+        self._usage = usage or Usages().connect(connection.identity)
         self._budget = budget or FilterBudget()
         self._status_answers = StatusAnswers(connection, status or node.status)
         self._turns = turns or Turns()

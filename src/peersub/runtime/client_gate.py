@@ -14,6 +14,7 @@ from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import (
     ClientConnection,
     ClientRules,
+    DoorLimits,
     NetworkName,
     OpenRules,
     ServingNode,
@@ -23,6 +24,7 @@ from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
 from peersub.runtime.filter_budget import FilterBudget
+from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.pace import Pace
@@ -56,6 +58,7 @@ class ClientGate:
         rules: what clients may do; nodes that act as clients, and clients in the node's own
             process, may do everything.
         security: decides who is taken, where certificates do.
+        limits: what clients may take of the node.
     """
 
     def __init__(
@@ -64,18 +67,20 @@ class ClientGate:
         network: NetworkName,
         rules: ClientRules | None = None,
         security: NodeSecurity | None = None,
+        limits: ServingLimits = DEFAULT_LIMITS,
     ) -> None:
         self._node = node
         self._network = network
-        self._rules = rules or OpenRules()
+        self._open_rules = OpenRules(DoorLimits.of(limits))
+        self._rules = rules or self._open_rules
         self._reloading = asyncio.Lock()
         self.permissions_file: Path | None = None
         """Where `reload` reads what clients may do."""
         self._security = security
         self._holders = DurableHolders()
-        self._usages = Usages()
+        self._usages = Usages(limits)
         self._turns = Turns()
-        self._budget = FilterBudget()
+        self._budget = FilterBudget(limits.filter_units_max)
         self._pace = Pace()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}
@@ -87,7 +92,7 @@ class ClientGate:
         refusal = None if self._security is None else self._security.client_refusal(connection)
         identity = connection.peer_identity
         is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
-        rules = OpenRules() if is_node else self._rules
+        rules = self._open_rules if is_node else self._rules
         if refusal is None:
             refusal = rules.refusal(_identity_of(connection))
         if refusal is not None:
@@ -106,7 +111,7 @@ class ClientGate:
 
     def open(self, connection: ClientConnection, rules: ClientRules | None = None) -> ClientDoor:
         """A door for a client; whoever made the connection tells it what the client says."""
-        rules = rules or OpenRules()
+        rules = rules or self._open_rules
         identity = connection.identity
         usage = self._usages.connect(identity)
         door = ClientDoor(

@@ -12,7 +12,7 @@ from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.body_reading import BodyReader
-from peersub.runtime.filter_budget import CLIENT_PRICE_MAX
+from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.open_publications import OnEnded
 from peersub.runtime.sinks import DurableOptions, Sink
 from peersub.wire.limits import FRAME_BYTES_MAX
@@ -31,7 +31,7 @@ __all__ = [
 class DoorLimits:
     """What one client may ask for."""
 
-    subscriptions_max: int = 100_000
+    subscriptions_max: int = DEFAULT_LIMITS.client_subscriptions_max
     """Of its identity, over all of its connections at the node."""
     queue_max: int = 1_000_000
     """Events that wait for one subscription; a client that asks for more gets this."""
@@ -41,9 +41,17 @@ class DoorLimits:
     durable_name_bytes_max: int = 128
     filter_price_max: int = FILTER_PRICE_MAX
     """Units of one filter (`filters.price`)."""
-    price_max: int = CLIENT_PRICE_MAX
+    price_max: int = DEFAULT_LIMITS.client_filter_units_max
     """Units of all filters of the client at the node."""
     frame_bytes_max: int = FRAME_BYTES_MAX
+
+    @classmethod
+    def of(cls, limits: ServingLimits) -> DoorLimits:
+        """What a node with these limits grants to one client."""
+        return cls(
+            subscriptions_max=limits.client_subscriptions_max,
+            price_max=limits.client_filter_units_max,
+        )
 
 
 @dataclass(frozen=True, slots=True)

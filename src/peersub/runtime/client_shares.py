@@ -9,18 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from peersub.runtime.byte_budget import ByteBudget, ByteShare
+from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 
 if TYPE_CHECKING:
     from peersub.runtime.client_queue import QueuedConsumer
 
 __all__ = ["DurableHolders", "Usage", "Usages", "durable_name", "node_identity", "owner_of"]
 
-QUEUED_BYTES_MAX: Final = 512 * 1_024 * 1_024
-"""Of the events that wait for the clients of a node."""
-PUBLISHING_BYTES_MAX: Final = 256 * 1_024 * 1_024
-"""Of the publications of a node's clients that have not ended."""
-CLIENT_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""Of either, for one identity."""
 _DURABLE: Final = "durable"
 _NODE: Final = "node:"
 """Begins the identity of a node that acts as a client; no name in a certificate has a colon."""
@@ -82,23 +77,21 @@ class Usage:
 
     __slots__ = ("connections", "publishing", "queued", "subscriptions")
 
-    def __init__(
-        self, queued: ByteShare | None = None, publishing: ByteShare | None = None
-    ) -> None:
+    def __init__(self, queued: ByteShare, publishing: ByteShare) -> None:
         self.connections = 0
         self.subscriptions = 0
-        self.queued = queued or ByteBudget(QUEUED_BYTES_MAX, CLIENT_BYTES_MAX).share()
+        self.queued = queued
         """Events that wait for its clients."""
-        self.publishing = publishing or ByteBudget(PUBLISHING_BYTES_MAX, CLIENT_BYTES_MAX).share()
+        self.publishing = publishing
         """Publications of its clients that have not ended."""
 
 
 class Usages:
     """By identity, as long as it has a connection; who has none is one of its own each time."""
 
-    def __init__(self) -> None:
-        self.queued = ByteBudget(QUEUED_BYTES_MAX, CLIENT_BYTES_MAX)
-        self.publishing = ByteBudget(PUBLISHING_BYTES_MAX, CLIENT_BYTES_MAX)
+    def __init__(self, limits: ServingLimits = DEFAULT_LIMITS) -> None:
+        self.queued = ByteBudget(limits.queued_bytes_max, limits.client_bytes_max)
+        self.publishing = ByteBudget(limits.publishing_bytes_max, limits.client_bytes_max)
         self._used: dict[str, Usage] = {}
 
     def connect(self, identity: str) -> Usage:

@@ -7,22 +7,17 @@ until it ends, a durable one also while its consumer is away.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from peersub.filters.filter import Filter
 from peersub.filters.price import FILTER_PRICE_MAX, refusal_of
 from peersub.filters.widened import UnreadFilter
+from peersub.runtime.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from peersub.runtime.client_ports import ClientRules
 
-__all__ = ["CLIENT_PRICE_MAX", "NODE_PRICE_MAX", "FilterBudget", "check_filter", "permit_filter"]
-
-CLIENT_PRICE_MAX: Final = 16_384
-"""Units of the filters of one client at a node, plain ones left out."""
-NODE_PRICE_MAX: Final = 32_768
-"""Units of the filters of all clients of a node, plain ones left out: what they may cost each event
-that the node sees."""
+__all__ = ["FilterBudget", "check_filter", "permit_filter"]
 
 
 def check_filter(wanted: Filter, price_max: int = FILTER_PRICE_MAX) -> None:
@@ -58,7 +53,7 @@ class FilterBudget:
         refused: how often a filter was too dear for a budget.
     """
 
-    def __init__(self, node_max: int = NODE_PRICE_MAX) -> None:
+    def __init__(self, node_max: int = DEFAULT_LIMITS.filter_units_max) -> None:
         self.spent = 0
         self.refused = 0
         self._node_max = node_max

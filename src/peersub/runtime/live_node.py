@@ -71,11 +71,6 @@ __all__ = [
     "SubscriptionRefusedError",
 ]
 
-"""Takes the id of a publication that has ended, and why it failed, or None."""
-
-PUBLICATIONS_OPEN_MAX: Final = 100_000
-"""Publications of this node that have not ended."""
-SUBSCRIPTIONS_MAX: Final = 200_000
 RELIEF_CHECK_S: Final = 0.1
 ENDED: Final = "the node has ended"
 CONTACTS_SAID_MAX: Final = 3
@@ -413,9 +408,11 @@ class LiveNode:
             return
         if name in self._sinks or name in durables:
             raise SubscriptionRefusedError(f"there is a subscription {name!r} on this node already")
-        if len(self._sinks) >= SUBSCRIPTIONS_MAX:
+        subscriptions_max = self.settings.limits.subscriptions_max
+        if len(self._sinks) >= subscriptions_max:
             raise SubscriptionRefusedError(
-                f"this node has {SUBSCRIPTIONS_MAX:,} subscriptions already"
+                f"this node has {subscriptions_max:,} subscriptions already: subscribe at "
+                "another, or start it with a higher --limit subscriptions_max=N"
             )
         self._sinks[name] = sink
         driver.tell(Subscribe(name, wanted, moved))

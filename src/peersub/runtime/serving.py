@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from peersub.runtime.client_gate import ClientGate
-from peersub.runtime.client_ports import NetworkName
+from peersub.runtime.client_ports import DoorLimits, NetworkName
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.clock import Clock
 from peersub.runtime.live_node import LiveNode
@@ -57,10 +57,10 @@ def served_node(
     file = permissions if isinstance(permissions, Path) else None
     if permissions is not None:
         granted = Permissions.load(permissions) if isinstance(permissions, Path) else permissions
-        rules = PermittedRules(granted, Clock().now_ms)
+        rules = PermittedRules(granted, Clock().now_ms, DoorLimits.of(settings.limits))
     node = LiveNode(settings, observer=observer, security=security, durable_rules=rules)
     network = NetworkName(settings.overlay, settings.network)
-    gate = ClientGate(node, network, rules, security)
+    gate = ClientGate(node, network, rules, security, settings.limits)
     gate.permissions_file = file
     node.on_client_connection = gate
     return node, gate

@@ -13,6 +13,7 @@ from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.versions import PROTOCOL_VERSION
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import settings_from, settings_table
+from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.transport import TransportSettings
 
@@ -75,6 +76,8 @@ class NodeSettings:
     links: LinkSettings = LIVE_LINKS
     mirrors: MirrorSettings = field(default_factory=MirrorSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
+    limits: ServingLimits = DEFAULT_LIMITS
+    """What clients may take of the node."""
     protocol: tuple[int, int] = PROTOCOL_VERSION
     """The version to speak: an earlier one of the same major number, without what came later."""
     leave_timeout_ms: int = 5_000
