@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from peersub.bench.resilience.cluster import free_addresses
+from peersub.runtime import driver
 from peersub.runtime.live_node import LiveNode, StartError
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.settings import NodeSettings
 from runtime.live_network import until
 
@@ -74,8 +76,16 @@ def test_where_networks_do_not_merge_the_first_of_the_list_begins(overlay: str) 
 @pytest.mark.parametrize("has_data", [True, False], ids=["data", "no-data"])
 @pytest.mark.parametrize("takes_leave", [True, False], ids=["leave", "kill"])
 def test_a_seed_that_starts_again_as_it_did_first_is_in_the_network_again(
-    tmp_path: Path, has_data: bool, takes_leave: bool
+    tmp_path: Path,
+    has_data: bool,
+    takes_leave: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    caplog.set_level(logging.WARNING, "peersub")
+    # What nodes of other tests have said a moment ago leaves nothing out.
+    monkeypatch.setattr(driver, "_log", NodeLog(driver.__name__))
+
     async def run() -> None:
         addresses = free_addresses(3)
         data = tmp_path / "seed" if has_data else None
@@ -87,6 +97,8 @@ def test_a_seed_that_starts_again_as_it_did_first_is_in_the_network_again(
             await until_one(nodes)
             await nodes[0].stop(leave=takes_leave)
             await until_one(nodes[1:])
+            if not takes_leave:
+                assert f"the link with {addresses[0]} is lost" in caplog.text
             nodes[0] = node(addresses[0], [], data=data)
             await nodes[0].start()
             await until_one(nodes)

@@ -274,6 +274,7 @@ class Driver:
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""
         self._behind.pop(node, None)
+        _log.warning("the link with %s is lost: %s", node, reason)
         self.tell(PeerLost(self._peer(node), reason))
 
     def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
