@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlays.core.mirror_world import SETTINGS, MirrorWorld
+from peersub.overlays.core.causes import MirrorNews
 from peersub.overlays.core.mirror_copies import Copies, Group
 from peersub.overlays.core.mirror_duties import MirrorSide
+from peersub.overlays.core.mirror_facts import HeldCopy, SecureAsked
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.overlays.core.publication import Publication
 from strategies import examples
 
 WATCHED = replace(SETTINGS, witnesses=1)
@@ -66,6 +69,18 @@ def test_who_is_alone_waits_and_then_fails_in_clear_words():
     world.publish_acknowledged("h", "s", "e1", 8)
     world.pass_ms(1_000)
     assert world.answers(8) == {}
+
+
+def test_an_event_for_thousands_of_subscriptions_fails_in_words_that_can_travel():
+    world = watched_world("h")
+    names = tuple(f"subscription-{number:060}" for number in range(1_000))
+    for name in names:
+        world.subscribe("h", name)
+    copy = HeldCopy(Publication("e1", {}), names, 1)
+    world.tell("h", MirrorNews(SecureAsked(7, (copy,))))
+    world.pass_ms(SETTINGS.copies_wait_ms + 1_000)
+    reason = world.answers(7)["h"]
+    assert f"{names[0]} and 999 more" in reason and len(reason) < 1_000
 
 
 def test_copies_that_come_late_are_as_good():

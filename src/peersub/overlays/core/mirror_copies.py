@@ -127,10 +127,6 @@ class Copies:
     def __len__(self) -> int:
         return len(self._open)
 
-    def is_waiting(self, home: str) -> bool:
-        """Whether events of a home are not safe."""
-        return any(key[0] == home for key in self._open)
-
     # --- what the overlay asks -----------------------------------------------------------------
 
     def secure(self, token: int, events: Sequence[tuple[str, HeldCopy]], now_ms: int) -> None:
@@ -369,7 +365,9 @@ class Copies:
     def _fail(self, home: str, known: _Open) -> None:
         group = self._group_of(home)
         copies = 1 if group is None else group.copies
-        names = ", ".join(known.copy.names)
+        first, *others = known.copy.names
+        # It travels to the publisher: thousands of names would be more than a message holds.
+        names = f"{first} and {len(others):,} more" if others else first
         reason = (
             f"it is on the disks of {known.nodes(known.copy.names)} of {copies} nodes for the "
             f"durable subscription {names} of {home}, and may have reached some: "
