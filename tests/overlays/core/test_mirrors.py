@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from overlays.core.mirror_world import SETTINGS, MirrorWorld
 from peersub.filters import Filter
-from peersub.overlays.core.causes import Leave, PeerConnected, Received
-from peersub.overlays.core.effects import Drop
+from peersub.overlays.core.causes import Leave, PeerConnected, PeerInDoubt, Received
+from peersub.overlays.core.effects import Drop, Effect, MirrorWork
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.mirror_home import STEADY_MS
 from peersub.overlays.core.mirror_messages import (
@@ -24,6 +24,8 @@ from peersub.overlays.core.mirror_messages import (
     MirrorWanted,
     NamedFilter,
 )
+from peersub.overlays.core.mirror_tasks import ReadHeld
+from peersub.overlays.core.mirror_walks import WALKS_AT_ONCE, WalkKey, Walks
 from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.rumour_messages import RumourSet
@@ -252,6 +254,37 @@ def test_a_former_mirror_first_hands_over_what_only_it_has():
     world.pass_ms(1_000)
     assert world.disks["h"].log["s"] == ["e1"] and world.mirrors_of("h") == [second]
     assert isinstance(second, str) and world.retained(second, "h") == ["e1"]
+
+
+def test_a_former_mirror_hears_that_a_subscription_has_ended():
+    world, first = mirrored_world()
+    world.tell("h", PeerInDoubt(PeerId(first, 1)))
+    world.pass_ms(SETTINGS.lost_ms + 200)
+    assert world.peers["h"].home.mirror != first and ("h", "s") in world.served[first]
+    world.unsubscribe("h", "s")
+    world.settle()
+    assert all(("h", "s") not in served for served in world.served.values())
+    assert all(disk.mirrored == {} for disk in world.disks.values())
+
+
+def test_walks_that_wait_have_their_turn_when_those_before_end_with_their_home():
+    read: list[str] = []
+
+    def emit(effect: Effect) -> None:
+        assert isinstance(effect, MirrorWork) and isinstance(effect.task, ReadHeld)
+        read.append(effect.task.name)
+
+    def ignore(*_: object) -> None:
+        pass
+
+    walks = Walks(ignore, emit, ignore, SETTINGS.answer_ms, SETTINGS.recheck_ms)
+    for number in range(WALKS_AT_ONCE):
+        walks.begin(WalkKey("x", "a", f"a{number}"), 0, stays=False)
+    walks.begin(WalkKey("x", "b", "b"), 0, stays=False)
+    assert "b" not in read
+    walks.end_home("a")
+    walks.on_tick(100)
+    assert read[-1] == "b"
 
 
 def test_a_link_that_the_overlay_does_not_keep_is_no_place_for_a_mirror():

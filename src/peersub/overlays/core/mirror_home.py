@@ -186,10 +186,10 @@ class HomeSide:
         if self._durables.pop(name, None) is None:
             return
         self.copies.ended(self._me, (name,))
-        for node, helper in self._helpers.items():
+        for helper in self._helpers.values():
             helper.ready.pop(name, None)
-            self._send(node, MirrorEnded((name,)))
-        for node in self._reserves:
+        # A former mirror serves it until it is let go, which may be long after.
+        for node in dict.fromkeys((*self._helpers, *self._reserves, *self._former)):
             self._send(node, MirrorEnded((name,)))
 
     def served(self, name: str, now_ms: int) -> None:

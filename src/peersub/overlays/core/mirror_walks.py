@@ -201,3 +201,5 @@ class Walks:
                 self._read_on(key, walk, now_ms)
             elif walk.state is not _State.QUEUED and now_ms - walk.since_ms >= self.answer_ms:
                 self._read_on(key, walk, now_ms)
+        for partner in self._turns:
+            self._next_turn(partner, now_ms)  # Those before may have ended with their home.
