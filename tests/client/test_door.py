@@ -601,6 +601,21 @@ async def test_open_publications_are_bounded():
 
 
 @on_loop
+async def test_an_event_that_comes_again_and_again_counts_each_time():
+    node = FakeNode()
+    node.slow_answers = True
+    door, connection = door_of(node, rules=OpenRules(DoorLimits(publications_open_max=2)))
+    door.on_messages([PublishWanted(publication(1), n) for n in range(3)])
+    await settle()
+    assert [number for number, _ in connection.taken(PublishEnded)[0].failures] == [2]
+    node.answer()
+    door.on_messages([PublishWanted(publication(2), 3)])
+    node.answer()
+    await settle()
+    assert connection.taken(PublishEnded) == [PublishEnded((0, 1, 3))]
+
+
+@on_loop
 async def test_batches_wait_for_a_congested_node_in_their_order():
     node = FakeNode()
     node.takes_batches = node.congested = True

@@ -70,6 +70,8 @@ class ClientPublications:
         """Whether the client wants to hear which events were not new."""
         self._open: dict[str, tuple[Publication | Batch, list[int]]] = {}
         """Those that have not ended, with the numbers the client knows them by, by their names."""
+        self._open_numbers = 0
+        """How many numbers these are: the same event may come again and again before it ends."""
         self._ended: list[int] = []
         self._failed: list[tuple[int, str]] = []
         self._seen: list[tuple[int, int]] = []
@@ -96,6 +98,7 @@ class ClientPublications:
             known = self._open.get(publication.name)
             if known is not None:
                 known[1].append(message.number)  # The same event again, before it has ended.
+                self._open_numbers += 1
             else:
                 self._begin(publication, message.number)
                 taken.append(publication)
@@ -150,7 +153,7 @@ class ClientPublications:
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _no_room_for(self, content: Publication | Batch) -> str | None:
-        if len(self._open) >= self._open_max:
+        if self._open_numbers >= self._open_max:
             return f"more than {self._open_max:,} publications have not ended"
         if not self._share.has_room(content, content.size):
             return (
@@ -161,6 +164,7 @@ class ClientPublications:
 
     def _begin(self, content: Publication | Batch, number: int) -> None:
         self._open[content.name] = (content, [number])
+        self._open_numbers += 1
         self._share.hold(content, content.size)
 
     # --- holding back ----------------------------------------------------------------------------
@@ -202,6 +206,7 @@ class ClientPublications:
         if content is None:
             return
         self._share.drop(content)
+        self._open_numbers -= len(numbers)
         if failure is None:
             self._ended += numbers
             # What came again before it had ended was seen by then.
