@@ -359,7 +359,10 @@ class DurableSubscriptions:
         durable = self._durables.get(name)
         if durable is None:
             return
-        given = deque[_Given]() if durable.feed is None else durable.feed.unacknowledged
+        feed = durable.feed
+        given = deque[_Given]() if feed is None else feed.unacknowledged
+        # A client may say any number: nobody has taken more than was given.
+        position = min(position, max(durable.sent, 0 if feed is None else feed.sent or 0))
         taken: list[str] = []
         while given and (given[0].position <= position or given[0].is_hidden):
             position = max(position, given[0].position)

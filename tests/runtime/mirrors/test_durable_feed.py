@@ -104,3 +104,24 @@ def test_what_was_acknowledged_does_not_come_again_while_the_disk_is_full():
         store.close()
 
     asyncio.run(story())
+
+
+def test_nobody_acknowledges_more_than_was_given():
+    async def story() -> None:
+        store = MemoryStore(now_ms=lambda: 0)
+        durables = DurableSubscriptions(store, lambda: 0, Counters())
+        first, second = Noting(), Noting()
+        durables.attach("d", WANTED, first, DurableOptions(), lambda _: None)
+        await until(lambda: store.cursor("d") is not None, "it is on disk")
+        for number, consumer in enumerate((first, second)):
+            event = sealed(Publication(f"e{number}", {"a": number}))
+            durables.submit([AppendToLog(event, ("d",), 0)], lambda: durables.wake("d"))
+            await until(lambda wanted=consumer: wanted.got, "it came")  # type: ignore[misc]
+            assert consumer.got == [f"e{number}"]
+            durables.acknowledge("d", 2**100)  # No disk holds such a number.
+            durables.detach("d")
+            durables.attach("d", WANTED, second, DurableOptions(), lambda _: None)
+        durables.end("over")
+        store.close()
+
+    asyncio.run(story())
