@@ -23,11 +23,17 @@ from peersub.matching.naive import NaiveMatcher
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds so low that a few subscriptions compile, merge and merge in the background."""
+    """Bounds so low that a few subscriptions compile and merge."""
     monkeypatch.setattr(matcher_module, "FIRST_COMPILED_AT", 8)
     monkeypatch.setattr(matcher_module, "RECENT_MAX", 4)
-    monkeypatch.setattr(matcher_module, "MERGED_AT_ONCE_MAX", 24)
     monkeypatch.setattr(matcher_module, "SMALL_BATCH_ROWS", 2)
+
+
+def compile_recent(matcher: Matcher) -> None:
+    """At once, however few there are."""
+    from peersub.matching.segment import Segment
+
+    matcher._unseal(Segment.of_filters(matcher._seal()))
 
 
 def pairs(table: pa.Table) -> list[tuple[int, str]]:
@@ -151,7 +157,7 @@ def test_a_disjunction_reports_its_subscription_once():
         matcher = Matcher()
         matcher.add("s1", Filter("a = 1 OR b = 1 OR c > 0"))
         if compiled:
-            matcher._compile_recent()
+            compile_recent(matcher)
         assert matcher.match({"a": 1, "b": 1, "c": 1}) == ["s1"]
 
 
@@ -159,8 +165,8 @@ def test_equal_filters_share_one_entry(tmp_path):
     matcher = Matcher()
     for number in range(5):
         matcher.add(f"s{number}", Filter(["a > 1", "1 < a"][number % 2]))
-    assert len(matcher._recent_index) == 1
-    matcher._compile_recent()
+    assert len(matcher._recent._index) == 1
+    compile_recent(matcher)
     assert matcher._segments[0].conjuncts.conjunct_count == 1
     matcher.remove("s2")
     assert matcher.match({"a": 2}) == ["s0", "s1", "s3", "s4"]
@@ -175,7 +181,7 @@ def test_ids_are_unique_and_known():
         matcher.add("s1", Filter("b = 1"))
     with pytest.raises(KeyError, match="s2"):
         matcher.remove("s2")
-    matcher._compile_recent()
+    compile_recent(matcher)
     with pytest.raises(ValueError, match="'s1' is there already"):
         matcher.add("s1", Filter("b = 1"))
     matcher.remove("s1")
@@ -289,6 +295,67 @@ def test_no_event_sees_a_half_applied_change():
     assert not failures, failures[0]
 
 
+@pytest.mark.usefixtures("eager")
+def test_who_adds_never_compiles_and_sees_everything_meanwhile(monkeypatch):
+    """What is compiled can be asked, removed and added again before that is done."""
+    from peersub.matching.merging import Merge
+    from peersub.matching.segment import Segment
+
+    begun, go_on = threading.Event(), threading.Event()
+    compiled_by: list[int] = []
+    of_filters, merged = Segment.of_filters, Merge.compiled
+
+    def held_up(subscriptions):
+        compiled_by.append(threading.get_ident())
+        begun.set()
+        if compiled_by[-1] != me:
+            assert go_on.wait(60)
+        return of_filters(subscriptions)
+
+    def noted(plan):
+        compiled_by.append(threading.get_ident())
+        return merged(plan)
+
+    me = threading.get_ident()
+    monkeypatch.setattr(Segment, "of_filters", held_up)
+    monkeypatch.setattr(Merge, "compiled", noted)
+    matcher, twin = Matcher(), NaiveMatcher()
+
+    def is_like_its_twin() -> None:
+        assert len(matcher) == len(twin)
+        for value in range(-1, 120, 7):
+            assert sorted(matcher.match({"a": value})) == sorted(twin.match({"a": value}))
+            assert matcher.matches_any({"a": value}) == bool(twin.match({"a": value}))
+
+    for number in range(8):
+        for each in (matcher, twin):
+            each.add(f"s{number}", Filter(f"a > {number}"))
+    assert begun.wait(60)
+    is_like_its_twin()
+    for each in (matcher, twin):
+        each.remove("s2")
+        each.remove("s3")
+        each.add("s3", Filter("a < 3"))
+        for number in range(8, 100):
+            each.add(f"s{number}", Filter(f"a > {number}"))
+    is_like_its_twin()
+    table = pa.table({"a": [3, 50]})
+    assert pairs(matcher.match_batch(table)) == [
+        (row, name) for row in range(2) for name in sorted(twin.match(table.to_pylist()[row]))
+    ]
+    assert compiled_by.count(me) == 0
+    go_on.set()
+    matcher.settle()
+    is_like_its_twin()
+    for number in range(100, 120):
+        for each in (matcher, twin):
+            each.add(f"s{number}", Filter(f"a > {number}"))
+    matcher.settle()
+    is_like_its_twin()
+    assert len(compiled_by) > 2
+    assert me not in compiled_by
+
+
 def test_text_tests_in_sliced_columns_of_mixed_kinds(monkeypatch):
     """A union column, cut anywhere, gives its strings to LIKE and its numbers to none."""
     from peersub.events.arrow import table_of_rows
@@ -314,7 +381,7 @@ def test_threads_of_a_parent_are_not_waited_for_after_a_fork():
     """Spark forks its workers: a child must match with threads of its own."""
     matcher = Matcher()
     matcher.add("s1", Filter("a > 1"))
-    matcher._compile_recent()
+    compile_recent(matcher)
     table = pa.table({"a": [1, 2, 3, 4]})
     expected = pairs(matcher.match_batch(table, threads=2))
     with warnings.catch_warnings():

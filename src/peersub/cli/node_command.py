@@ -40,7 +40,7 @@ LOOK_S: Final = 0.005
 
 def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
     """Run the command; the result is its exit code."""
-    from peersub.runtime.collecting import keep_collections_short
+    from peersub.runtime.collecting import keep_waits_short
     from peersub.runtime.serving import served_node
 
     options = with_file(options, config)
@@ -54,7 +54,7 @@ def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
         node, gate = served_node(settings, tls, permissions, observer)
         if trace is not None:
             trace.node = node
-        keep_collections_short()
+        keep_waits_short()
         return asyncio.run(_serve(node, gate, as_json=as_json))
 
 

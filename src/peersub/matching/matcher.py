@@ -1,8 +1,10 @@
 """`Matcher`: many subscriptions, and for each event those that want it.
 
-New subscriptions enter a small index in plain Python. When that is full it is compiled into an
-immutable segment, and neighbouring segments of similar size are merged, so that there are few of
-them and each subscription is compiled a logarithmic number of times. Removing one marks its row.
+New subscriptions enter a small index in plain Python. When that is full it is sealed and compiled
+into an immutable segment, and neighbouring segments of similar size are merged, so that there are
+few of them and each subscription is compiled a logarithmic number of times. Both happen in the
+background: until then what is sealed answers as it did, and who adds never waits, since a node that
+does has events to serve. Removing one marks its row.
 Whatever happens inside, an event sees each subscription either wholly or not at all: changes and
 the look at what there is exclude each other, and what a running batch looks at never changes.
 
@@ -16,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from peersub.filters.filter import Filter, Matchable, attributes_of
 from peersub.matching.parallel import Background, exclusive, return_free_memory
+from peersub.matching.recent import Recent
 from peersub.matching.shared_entries import SharedEntries
-from peersub.matching.small_index import Probe, SmallIndex
+from peersub.matching.small_index import Probe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,11 +37,10 @@ __all__ = ["Matcher"]
 FIRST_COMPILED_AT = 4_096
 """Up to here nothing is compiled, and neither NumPy nor numba is imported."""
 RECENT_MAX = 512
-"""Once something is compiled: how many subscriptions wait in the small index."""
+"""Once something is compiled: with how many subscriptions the small index is full. There are more
+in it while others are compiled."""
 GROWTH = 4
 """A segment is merged with the one before it when that is at most this many times as large."""
-MERGED_AT_ONCE_MAX = 16_384
-"""Merges of more subscriptions than this run in the background."""
 SMALL_BATCH_ROWS = 2_000
 """Batches up to this size against a small index alone are matched event by event."""
 
@@ -54,12 +56,14 @@ class Matcher:
 
     def __init__(self) -> None:
         self._exclusive = exclusive()
-        self._recent = SharedEntries()
-        self._recent_index = SmallIndex()
-        self._recent_compiled: Segment | None = None
+        self._recent = Recent()
+        self._sealed: Recent | None = None
+        """What is compiled in the background, and comes after all segments."""
+        self._removed_since: list[str] = []
+        """What was removed from it since that began."""
         self._segments: tuple[Segment, ...] = ()
-        self._merge: Merge | None = None
         self._background = Background()
+        self._is_tidying = False
         self._patterns = SharedEntries()
         self._pattern_index: XPathIndex | None = None
 
@@ -68,15 +72,23 @@ class Matcher:
     def __len__(self) -> int:
         with self._exclusive:
             compiled = sum(len(segment) for segment in self._segments)
-            return compiled + len(self._recent) + len(self._patterns)
+            return compiled + sum(map(len, self._small())) + len(self._patterns)
 
     def __contains__(self, subscription_id: str) -> bool:
         with self._exclusive:
             return self._is_there(subscription_id)
 
+    def _small(self) -> tuple[Recent, ...]:
+        """What is not compiled yet."""
+        return (self._recent,) if self._sealed is None else (self._sealed, self._recent)
+
+    def _small_compiled(self) -> Iterator[Segment]:
+        """The same as segments."""
+        return (small.compiled() for small in self._small() if len(small))
+
     def _is_there(self, subscription_id: str) -> bool:
         return (
-            subscription_id in self._recent
+            any(subscription_id in small for small in self._small())
             or subscription_id in self._patterns
             or any(segment.row_of(subscription_id) is not None for segment in self._segments)
         )
@@ -95,12 +107,14 @@ class Matcher:
             if wanted.language == "xpath":
                 self._add_pattern(subscription_id, wanted)
                 return
-            entry = self._recent.add(subscription_id, wanted)
-            if entry is not None:
-                self._recent_index.add(entry, wanted.boxes)
-            self._recent_compiled = None
-            if len(self._recent) >= (RECENT_MAX if self._segments else FIRST_COMPILED_AT):
-                self._compile_recent()
+            self._recent.add(subscription_id, wanted)
+            if self._is_full() and not self._is_tidying:
+                self._is_tidying = True
+                self._background.run(self._tidy)
+
+    def _is_full(self) -> bool:
+        """Whether the recent subscriptions are to be compiled."""
+        return len(self._recent) >= (RECENT_MAX if self._segments else FIRST_COMPILED_AT)
 
     def _add_pattern(self, subscription_id: str, wanted: Filter) -> None:
         from peersub.filters.xpath import XPathFilter
@@ -121,10 +135,11 @@ class Matcher:
         """
         with self._exclusive:
             if subscription_id in self._recent:
-                entry = self._recent.remove(subscription_id)
-                if entry is not None:
-                    self._recent_index.remove(entry)
-                self._recent_compiled = None
+                self._recent.remove(subscription_id)
+                return
+            if self._sealed is not None and subscription_id in self._sealed:
+                self._sealed.remove(subscription_id)
+                self._removed_since.append(subscription_id)
                 return
             if subscription_id in self._patterns:
                 entry = self._patterns.remove(subscription_id)
@@ -151,11 +166,7 @@ class Matcher:
         attributes = attributes_of(event)
         with self._exclusive:
             segments = self._segments
-            recent = [
-                name
-                for entry in self._recent_index.match(probe or Probe(attributes))
-                for name in self._recent.ids(entry)
-            ]
+            recent = self._match_small(probe or Probe(attributes))
             patterns = self._match_patterns(event) if self._pattern_index is not None else []
         found = [name for segment in segments for name in segment.match(attributes)]
         return found + recent + patterns
@@ -165,11 +176,15 @@ class Matcher:
         attributes = attributes_of(event)
         with self._exclusive:
             segments = self._segments
-            if self._recent_index.matches_any(probe or Probe(attributes)) or (
+            probe = probe or Probe(attributes)
+            if any(small.matches_any(probe) for small in self._small()) or (
                 self._pattern_index is not None and self._match_patterns(event)
             ):
                 return True
         return any(segment.match(attributes) for segment in segments)
+
+    def _match_small(self, probe: Probe) -> list[str]:
+        return [name for small in self._small() for name in small.match(probe)]
 
     def _match_patterns(self, event: Matchable) -> list[str]:
         assert self._pattern_index is not None
@@ -238,21 +253,17 @@ class Matcher:
                 yield batches.deliveries([part])
 
     def _to_ask(self, table: pa.Table) -> tuple[tuple[Segment, ...], bool, bool]:
-        """The segments, and whether to ask the small index and the patterns too."""
+        """The segments, and whether to ask the small indexes and the patterns too."""
         with self._exclusive:
-            segments, recent = self._segments, len(self._recent) > 0
-            if recent and (segments or table.num_rows > SMALL_BATCH_ROWS):
-                return (*segments, self._compiled_recent()), False, len(self._patterns) > 0
-            return segments, recent, len(self._patterns) > 0
+            segments, has_patterns = self._segments, len(self._patterns) > 0
+            if table.num_rows > SMALL_BATCH_ROWS or (segments and not self._is_tidying):
+                return (*segments, *self._small_compiled()), False, has_patterns
+            return segments, any(map(len, self._small())), has_patterns
 
     def _match_recent(self, event: Matchable) -> list[str]:
         attributes = attributes_of(event)
         with self._exclusive:
-            return [
-                name
-                for entry in self._recent_index.match(Probe(attributes))
-                for name in self._recent.ids(entry)
-            ]
+            return self._match_small(Probe(attributes))
 
     def _match_body(self, event: Matchable) -> list[str]:
         with self._exclusive:
@@ -315,38 +326,44 @@ class Matcher:
 
     # --- segments -------------------------------------------------------------------------------
 
-    def _compiled_recent(self) -> Segment:
-        """The recent subscriptions as a segment, made anew when they have changed."""
+    def _tidy(self) -> None:
+        """Compile what is full and merge neighbours of similar size, until there is neither."""
+        from peersub.matching.merging import Merge
         from peersub.matching.segment import Segment
 
-        if self._recent_compiled is None:
-            self._recent_compiled = Segment.of_filters(self._recent.items())
-        return self._recent_compiled
+        try:
+            while True:
+                with self._exclusive:
+                    pair = self._alike()
+                    plan = Merge.of(pair) if pair is not None else None
+                    fresh = self._seal() if plan is None and self._is_full() else []
+                    self._is_tidying = plan is not None or bool(fresh)
+                if plan is not None:
+                    self._install(plan, plan.compiled())
+                elif fresh:
+                    self._unseal(Segment.of_filters(fresh))
+                else:
+                    return
+        except BaseException:
+            self._is_tidying = False
+            raise
 
-    def _compile_recent(self) -> None:
-        segments = (*self._segments, self._compiled_recent())
-        self._recent = SharedEntries()
-        self._recent_index = SmallIndex()
-        self._recent_compiled = None
-        self._segments = segments
-        self._merge_alike()
+    def _seal(self) -> list[tuple[str, Filter]]:
+        """Begin to compile the recent subscriptions."""
+        self._sealed, self._recent = self._recent, Recent()
+        self._removed_since = []
+        return self._sealed.items()
 
-    def _merge_alike(self) -> None:
-        """Merge neighbours of similar size: few at once, many in the background, one at a time."""
-        from peersub.matching.merging import Merge
-
-        while True:
-            pair = self._alike()
-            if pair is None or (self._merge is not None and set(pair) & set(self._merge.segments)):
-                return
-            plan = Merge.of(pair)
-            if sum(map(len, plan.rows)) <= MERGED_AT_ONCE_MAX:
-                self._install(plan, plan.compiled())
-            elif self._merge is None:
-                self._merge = plan
-                self._background.run(self._merge_in_background)
-            else:
-                return
+    def _unseal(self, compiled: Segment) -> None:
+        """Put the segment of what was sealed in its place, without what was removed meanwhile."""
+        with self._exclusive:
+            for name in self._removed_since:
+                row = compiled.row_of(name)
+                assert row is not None
+                compiled.kill(row)
+            self._sealed, self._removed_since = None, []
+            self._segments = (*self._segments, compiled)
+            self._drop_dead_segments()
 
     def _alike(self) -> tuple[Segment, Segment] | None:
         """The newest two neighbours of which the older is at most GROWTH times as large."""
@@ -355,29 +372,20 @@ class Matcher:
                 return older, newer
         return None
 
-    def _merge_in_background(self) -> None:
-        plan = self._merge
-        assert plan is not None
-        try:
-            compiled = plan.compiled()
-            with self._exclusive:
-                self._install(plan, compiled)
-        finally:
-            self._merge = None
-
     def _install(self, plan: Merge, compiled: Segment) -> None:
         """Put a merged segment in the place of those that it was made from, if any still lives."""
-        merged = plan.finished(compiled)
-        segments: list[Segment] = []
-        for segment in self._segments:
-            if segment not in plan.segments:
-                segments.append(segment)
-            elif merged not in segments and len(merged):
-                segments.append(merged)
-        self._segments = tuple(segments)
+        with self._exclusive:
+            merged = plan.finished(compiled)
+            segments: list[Segment] = []
+            for segment in self._segments:
+                if segment not in plan.segments:
+                    segments.append(segment)
+                elif merged not in segments and len(merged):
+                    segments.append(merged)
+            self._segments = tuple(segments)
 
     def settle(self) -> None:
-        """Wait until no merge runs in the background; for saving, measuring and tests."""
+        """Wait until nothing is compiled in the background; for saving, measuring and tests."""
         self._background.wait()
 
     def _drop_dead_segments(self) -> None:
@@ -390,9 +398,8 @@ class Matcher:
 
         self.settle()
         with self._exclusive:
-            if len(self._recent):
-                self._compile_recent()
-            segments, patterns = self._segments, list(self._patterns.items())
+            segments = (*self._segments, *self._small_compiled())
+            patterns = list(self._patterns.items())
         save_matcher(folder, segments, patterns)
 
     @classmethod

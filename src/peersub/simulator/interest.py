@@ -37,5 +37,5 @@ class MatcherInterest:
         self._matcher.remove(str(number))
 
     def matching(self, event: Event) -> list[int]:
-        """The numbers of the filters that match."""
-        return [int(name) for name in self._matcher.match(event)]
+        """The numbers of the filters that match, sorted: a matcher has no order."""
+        return sorted(map(int, self._matcher.match(event)))

@@ -32,7 +32,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.runtime.collecting import keep_collections_short
+from peersub.runtime.collecting import keep_waits_short
 from peersub.runtime.connection import ConnectionSettings
 from peersub.runtime.live_node import StartError
 from peersub.runtime.liveness import LivenessSettings
@@ -313,7 +313,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     tls, permissions = given.pop("tls", None), given.pop("permissions", None)
     worker = Worker(settings_of(given), tls, permissions)
-    keep_collections_short()
+    keep_waits_short()
     asyncio.run(worker.run())
 
 
