@@ -1,5 +1,8 @@
 """What filters cost: the price bounds the work, comes before it, and is the same on every way."""
 
+import cProfile
+import pstats
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -20,6 +23,7 @@ from peersub.filters.price import (
 from peersub.filters.relations import Allowance, union_covers
 from peersub.filters.summary import Summary
 from peersub.filters.widened import UnreadFilter, widen
+from peersub.filters.xpath.pattern import pattern_text
 from strategies import events, examples, filter_texts
 
 STRINGS = [0, 1, [None, None]]
@@ -93,6 +97,34 @@ def test_each_kind_of_cost_counts():
     assert Filter(r"a RLIKE '\\pL{5}'").price.units > Filter("a RLIKE 'l{5}'").price.units + 200
     assert Filter("a RLIKE '(ab){400}'").price.units > Filter("a RLIKE '(ab){4}'").price.units
     assert Filter.xpath("/a/b").price.units < Filter.xpath("/a" + "/b" * 50).price.units
+    branching = Filter.xpath("/a" + "//*[s]" * 31).price.units
+    assert 10 * Filter.xpath("/a" + "/b" * 50).price.units < branching <= FILTER_PRICE_MAX
+
+
+def test_the_longest_and_most_branching_pattern_may_still_be_used():
+    widest = Filter.xpath("/a" + "".join(f"[b{n:02}{'x' * 58}]" for n in range(63)))
+    assert FILTER_PRICE_MAX // 2 < widest.price.units <= FILTER_PRICE_MAX
+
+
+def test_patterns_are_written_in_steps_like_their_parts():
+    def calls(steps: int) -> int:
+        pattern = Filter.xpath("/a" + "//*[s]" * steps).pattern
+        with cProfile.Profile() as profile:
+            pattern_text(pattern)
+        return pstats.Stats(profile).total_calls
+
+    assert calls(30) < 2.5 * calls(15)
+
+
+def test_it_is_cheap_to_see_that_a_filter_does_not_want_everything(monkeypatch):
+    def never(*_):
+        raise AssertionError("nothing is to be proven")
+
+    monkeypatch.setitem(union_covers.__globals__, "box_subtraction", never)
+    dear = Filter(product(7))
+    assert not dear.is_everything
+    monkeypatch.undo()
+    assert Filter("a IS NULL OR a IS NOT NULL").is_everything
 
 
 @examples(300)

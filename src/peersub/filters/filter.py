@@ -161,7 +161,8 @@ class Filter:
     @property
     def is_everything(self) -> bool:
         """Whether each event matches, as far as covering proves it."""
-        return union_covers(self.boxes, (Box({}, {}),))
+        # An event without attributes tells at once for nearly all filters, which are not.
+        return self.matches({}) and union_covers(self.boxes, (Box({}, {}),))
 
     def covers(self, other: Filter) -> bool:
         """Whether each event that matches `other` matches this filter; True only if proven."""

@@ -174,8 +174,12 @@ def price_of_form(form: Sequence[Any], size: int) -> Price:
 
 
 def price_of_tree_pattern(text: str) -> Price:
-    """The price of an XPath pattern, whose parts are few."""
-    return Price(1, 1, 0, 0, len(text) // 4, len(text))
+    """The price of an XPath pattern: its parts, and those that are compared with each branch."""
+    from peersub.filters.xpath.limits import PATTERN_PARTS_MAX
+
+    branches = min(text.count("["), PATTERN_PARTS_MAX)
+    parts = min(text.count("/"), PATTERN_PARTS_MAX) + branches
+    return Price(1, 1, 0, 0, (len(text) + branches * parts) // 4, len(text))
 
 
 def price_of_product(first: Price, second: Price) -> Price:

@@ -127,22 +127,27 @@ def parts_of(pattern: PatternNode) -> int:
     )
 
 
-def _height(node: PatternNode) -> int:
-    return 1 + max(map(_height, node.branches), default=0)
-
-
 def pattern_text(pattern: PatternNode) -> str:
     """The XPath expression of a pattern; parsing it gives the pattern again."""
-    return ("//" if pattern.is_descendant else "/") + _path_text(pattern)
+    return _axis(pattern) + _written(pattern)[1]
 
 
-def _path_text(node: PatternNode) -> str:
-    """The node and what hangs below it: one of the highest branches goes on, others in brackets."""
-    ahead = [branch for branch in node.branches if not _is_compared_leaf(branch)]
-    trunk = max(reversed(ahead), key=_height, default=None)
-    side = (branch for branch in node.branches if branch is not trunk)
-    path = _step_text(node) + "".join(f"[{_branch_text(branch)}]" for branch in side)
-    return path if trunk is None else path + pattern_text(trunk)
+def _axis(node: PatternNode) -> str:
+    return "//" if node.is_descendant else "/"
+
+
+def _written(node: PatternNode) -> tuple[int, str]:
+    """The height of the node with what hangs below it, and its text.
+
+    One of the highest branches goes on, others in brackets.
+    """
+    below = [(branch, *_written(branch)) for branch in node.branches]
+    ahead = [each for each in below if not _is_compared_leaf(each[0])]
+    trunk = max(reversed(ahead), key=lambda each: each[1], default=None)
+    side = (_branch_text(each[0], each[2]) for each in below if each is not trunk)
+    path = _step_text(node) + "".join(f"[{text}]" for text in side)
+    height = 1 + max((each[1] for each in below), default=0)
+    return height, path if trunk is None else path + _axis(trunk[0]) + trunk[2]
 
 
 def _is_compared_leaf(branch: PatternNode) -> bool:
@@ -150,12 +155,12 @@ def _is_compared_leaf(branch: PatternNode) -> bool:
     return not branch.branches and len(comparisons_of(branch.value)) == 1
 
 
-def _branch_text(branch: PatternNode) -> str:
+def _branch_text(branch: PatternNode, path: str) -> str:
     axis = ".//" if branch.is_descendant else ""
     if _is_compared_leaf(branch):
         (comparison,) = comparisons_of(branch.value)
         return f"{axis}{_step_text(replace(branch, value=ANY_TEXT))} {comparison}"
-    return axis + _path_text(branch)
+    return axis + path
 
 
 def _step_text(node: PatternNode) -> str:
