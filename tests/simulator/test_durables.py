@@ -10,6 +10,7 @@ from peersub.overlays.core.event_history import EventHistory
 from peersub.overlays.core.mirror_copies import Copies
 from peersub.overlays.core.mirror_duties import MirrorSide
 from peersub.overlays.core.mirror_home import HomeSide
+from peersub.overlays.core.store_marks import LifeMark
 from peersub.simulator.running import run_scenario
 from peersub.simulator.scenario import Scenario
 from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
@@ -17,6 +18,7 @@ from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
 NODES_MAX = 12
 SEEDS = 12
 SEEDS_MAX = 60
+DISK_LIES = MIRRORS_FROM + 1_062
 """A planted mistake is found with fewer."""
 
 
@@ -42,6 +44,17 @@ def test_what_was_acknowledged_is_taken():
         assert checker is not None and checker.missing() == []
         expected += checker.expected
     assert expected > 20
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["mirrors know", "planted: they do not"])
+def test_a_subscription_that_a_lying_disk_forgot_is_not_ended(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last writes of its home are gone, its making among them, and the rest looks whole."""
+    if not is_known:
+        monkeypatch.setattr(LifeMark, "is_lost", lambda *_: False)
+    violations = run_scenario(swarm_scenario(DISK_LIES, "chord")).violations
+    assert bool(violations) is not is_known, violations[:3]
 
 
 def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:

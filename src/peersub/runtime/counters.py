@@ -19,6 +19,7 @@ OTHER = "other reasons"
 
 _GRAVE: Final = (
     "the disk refused",
+    "the disk lost",
     "events that the log had no room for",
     "an event dropped because a link's queue is full",
     "a silent link that was given up",

@@ -26,6 +26,7 @@ from peersub.overlays.core.mirror_facts import (
     HoldsChecked,
     LookedAfter,
     MirrorFact,
+    StoreMarked,
 )
 from peersub.overlays.core.mirror_messages import MirrorHolds
 from peersub.overlays.core.mirror_tasks import (
@@ -33,8 +34,10 @@ from peersub.overlays.core.mirror_tasks import (
     LetGo,
     LookAfter,
     MirrorTask,
+    NameLoss,
     NoteGap,
     ReadHeld,
+    ReadMark,
     RecreateDurables,
     ReleaseRetained,
     RetainEvents,
@@ -52,6 +55,7 @@ from peersub.runtime.store import MemoryStore, Store, StoreError
 from peersub.runtime.store.changes import (
     AppendToLog,
     Change,
+    CommitsLost,
     GapNoted,
     MirrorRemoved,
     MirrorStored,
@@ -103,11 +107,13 @@ class Mirroring:
             )
             for each in store.mirrored_subscriptions()
         ]
-        self.peer = host_mirrors(driver.node, store.log_epoch, settings, known)
+        self.peer = host_mirrors(driver.node, store.log_epoch, settings, known, store.lives)
         self._work: dict[type, Callable[[Any], None]] = {
             SayReady: self._say_ready,
             RecreateDurables: self._recreate,
             NoteGap: self._note_gap,
+            NameLoss: self._name_loss,
+            ReadMark: lambda _: self._ask(self._mark),
             LookAfter: self._look_after,
             LetGo: self._let_go,
             RetainEvents: self._retain,
@@ -115,7 +121,7 @@ class Mirroring:
             ReadHeld: self._read_held,
             CheckHeld: self._check_held,
         }
-        durables.on_kept = lambda name, wanted: self._tell_now(DurableKept(name, wanted))
+        durables.on_kept = self._on_kept
         durables.on_removed = lambda name: self._tell_now(DurableEnded(name))
         durables.on_released = self._on_released
 
@@ -129,6 +135,16 @@ class Mirroring:
         """The node ends."""
         for task in list(self._reading):
             task.cancel()
+
+    def _on_kept(self, name: str, wanted: Filter) -> None:
+        """A durable subscription is on disk: whoever looks after it knows how far that is."""
+        with suppress(StoreError):
+            self._tell_now(self._mark())
+        self._tell_now(DurableKept(name, wanted))
+
+    def _mark(self) -> StoreMarked:
+        mark = self._store.mark
+        return StoreMarked(mark.epoch, mark.commits)
 
     def _on_released(self, name: str, event_ids: Sequence[str]) -> None:
         """A consumer has taken events; a mirror hears of many at once."""
@@ -179,6 +195,14 @@ class Mirroring:
     def _note_gap(self, task: NoteGap) -> None:
         for name in task.names:
             self._durables.submit([GapNoted(name)], partial(self._durables.tell_losses, name))
+
+    def _name_loss(self, task: NameLoss) -> None:
+        def noted() -> None:
+            for name in self._durables.filters():
+                self._durables.tell_losses(name)
+            self._ask(self._mark)
+
+        self._durables.submit([CommitsLost(None)], noted)
 
     # --- for those of others -------------------------------------------------------------------
 

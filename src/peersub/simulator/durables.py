@@ -25,6 +25,7 @@ from peersub.overlays.core.mirror_facts import (
     HoldsChecked,
     LookedAfter,
     MirrorFact,
+    StoreMarked,
 )
 from peersub.overlays.core.mirror_names import is_mirrors
 from peersub.overlays.core.mirror_tasks import (
@@ -32,8 +33,10 @@ from peersub.overlays.core.mirror_tasks import (
     LetGo,
     LookAfter,
     MirrorTask,
+    NameLoss,
     NoteGap,
     ReadHeld,
+    ReadMark,
     RecreateDurables,
     ReleaseRetained,
     RetainEvents,
@@ -49,6 +52,7 @@ from peersub.overlays.core.records import (
     SubscriptionRemoved,
     SubscriptionStored,
 )
+from peersub.overlays.core.store_marks import LIVES_MAX, Life
 from peersub.simulator.hosts import Host
 from peersub.trace.checkers import Rule, Violation
 from peersub.trace.durable_checker import DurableChecker
@@ -94,6 +98,7 @@ Entry: TypeAlias = (
     | DurableMade
     | DurableGone
     | CursorMoved
+    | Life
     | LookAfter
     | LetGo
     | RetainEvents
@@ -114,10 +119,15 @@ class HeldDisk:
     mirrored: dict[tuple[str, str], Mirrored] = field(default_factory=dict)
     retained: dict[str, dict[str, tuple[int, HeldCopy]]] = field(default_factory=dict)
     number: int = 0
+    commits: int = 0
+    lives: list[Life] = field(default_factory=list)
 
     def apply(self, entry: Entry) -> list[str]:
         """Take in an entry; the durable subscriptions whose logs have grown."""
+        self.commits += 1
         match entry:
+            case Life():
+                self.lives = [*self.lives[1 - LIVES_MAX :], entry]
             case DurableMade(name, wanted):
                 self.durables[name] = wanted
                 self.log.setdefault(name, {})
@@ -223,6 +233,8 @@ class Durables:
         self._simulation: Simulation = None  # type: ignore[assignment]
         self._disks: dict[str, HeldDisk] = {}
         self._epochs: dict[str, int] = {}
+        self.losses_named = 0
+        """How often a node heard that its disk had lost something."""
         self._homes: dict[str, str] = {}
         """Where each durable subscription lives."""
         self._ever: set[str] = set()
@@ -236,6 +248,8 @@ class Durables:
         self._did: dict[type, Callable[[Host, Any], None]] = {
             SayReady: lambda host, task: self.checker.ready(self._simulation.now_ms, task.name),
             NoteGap: self._note_gap,
+            NameLoss: self._name_loss,
+            ReadMark: lambda host, task: self._mark_later(host),
             RecreateDurables: self._recreate,
             LookAfter: self._look_after,
             LetGo: lambda host, task: self._write(host, task),
@@ -279,8 +293,20 @@ class Durables:
         disk = self._disks[host.name] = HeldDisk(host.name)
         for entry in entries:
             disk.apply(entry)
-        epoch = f"{host.name}/{self._epochs[host.name]}"
-        host_mirrors(host.node, epoch, self._settings, disk.mirrored.values())
+        life = Life(host.incarnation, disk.commits)
+        lives = (*disk.lives, life)
+        mirrored = disk.mirrored.values()
+        host_mirrors(host.node, self._epoch(host), self._settings, mirrored, lives)
+        self._write(host, life)
+
+    def _epoch(self, host: Host) -> str:
+        return f"{host.name}/{self._epochs[host.name]}"
+
+    def _mark(self, host: Host) -> StoreMarked:
+        return StoreMarked(self._epoch(host), self._disks[host.name].commits)
+
+    def _mark_later(self, host: Host) -> None:
+        self._simulation.later(host, self._answer, (host, host.incarnation, self._mark(host)))
 
     @staticmethod
     def records(entries: Sequence[Any]) -> tuple[Record, ...]:
@@ -343,6 +369,7 @@ class Durables:
 
     def _make(self, host: Host, name: str, wanted: Filter) -> None:
         def stored() -> None:
+            self._tell(host, self._mark(host))
             self._tell(host, DurableKept(name, wanted))
             if host.is_on:
                 self._simulation.cause(host.name, Subscribe(name, wanted, durable=True))
@@ -435,6 +462,11 @@ class Durables:
     def _note_gap(self, host: Host, task: NoteGap) -> None:
         for name in task.names:
             self.checker.ended(name)
+
+    def _name_loss(self, host: Host, task: NameLoss) -> None:
+        self.losses_named += 1
+        self._epochs[host.name] += 1
+        self._mark_later(host)
 
     def _recreate(self, host: Host, task: RecreateDurables) -> None:
         for each in task.subscriptions:

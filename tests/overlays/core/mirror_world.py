@@ -42,6 +42,7 @@ from peersub.overlays.core.mirror_facts import (
     LookedAfter,
     OverlayServes,
     SecureAsked,
+    StoreMarked,
 )
 from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, NamedFilter
 from peersub.overlays.core.mirror_names import overlay_name
@@ -50,8 +51,10 @@ from peersub.overlays.core.mirror_tasks import (
     LetGo,
     LookAfter,
     MirrorTask,
+    NameLoss,
     NoteGap,
     ReadHeld,
+    ReadMark,
     RecreateDurables,
     ReleaseRetained,
     RetainEvents,
@@ -59,6 +62,7 @@ from peersub.overlays.core.mirror_tasks import (
 )
 from peersub.overlays.core.mirrors import MIRROR_SLOT, Mirrored, MirrorPeer, MirrorSettings
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.store_marks import Life
 from peersub.overlays.core.versions import COPIES_FEATURE
 
 SETTINGS = MirrorSettings(
@@ -89,9 +93,12 @@ class Disk:
     mirrored: dict[tuple[str, str], Mirrored] = field(default_factory=dict)
     retained: dict[str, dict[str, tuple[int, list[str]]]] = field(default_factory=dict)
     number: int = 0
+    commits: int = 0
+    lives: list[Life] = field(default_factory=list)
 
     def append(self, name: str, event_id: str) -> None:
         if name in self.durables and event_id not in self.log[name]:
+            self.commits += 1
             self.log[name].append(event_id)
 
     def retain(self, home: str, name: str, event_id: str) -> None:
@@ -121,6 +128,7 @@ class Keeper:
         self.answers: deque[Any] = deque()
         self.copies: list[str] = []
         self.gaps: dict[str, int] = {}
+        self.losses = 0
 
     def work(self, task: MirrorTask) -> None:
         match task:
@@ -130,6 +138,12 @@ class Keeper:
                 self.recreate(subscriptions)
             case NoteGap(names, since_ms):
                 self.gaps.update(dict.fromkeys(names, since_ms))
+            case NameLoss():
+                self.losses += 1
+                self.disk.epoch += "'"
+                self.answers.append(self.mark())
+            case ReadMark():
+                self.answers.append(self.mark())
             case LookAfter(home, epoch, subscriptions, stores):
                 self.look_after(home, epoch, subscriptions, stores)
             case LetGo(home, names):
@@ -161,9 +175,14 @@ class Keeper:
     def recreate(self, subscriptions: Sequence[NamedFilter]) -> None:
         for each in subscriptions:
             self.keep(each.name, each.filter)
-            self.answers += (DurableKept(each.name, each.filter), DurableServed(each.name))
+            kept, served = DurableKept(each.name, each.filter), DurableServed(each.name)
+            self.answers += (self.mark(), kept, served)
+
+    def mark(self) -> StoreMarked:
+        return StoreMarked(self.disk.epoch, self.disk.commits)
 
     def keep(self, name: str, wanted: Filter) -> None:
+        self.disk.commits += 1
         self.disk.durables[name] = wanted
         self.disk.log.setdefault(name, [])
         self.disk.cursor.setdefault(name, 0)
@@ -260,7 +279,9 @@ class MirrorWorld:
         keeper = self.keepers[name] = Keeper(name, disk)
         me = PeerId(name, self.life[name], MIRROR_SLOT)
         known = list(disk.mirrored.values())
-        self.peers[name] = MirrorPeer(me, disk.epoch, self.settings, known)
+        disk.lives.append(Life(self.life[name], disk.commits))
+        disk.commits += 1
+        self.peers[name] = MirrorPeer(me, disk.epoch, self.settings, known, tuple(disk.lives))
         self.served[name] = set()
         self.persisted[name] = {}
         self.tell(name, Start())
@@ -374,12 +395,14 @@ class MirrorWorld:
 
     def subscribe(self, home: str, name: str, wanted: Filter = WANTED) -> None:
         self.keepers[home].keep(name, wanted)
+        self.tell(home, MirrorNews(self.keepers[home].mark()))
         self.tell(home, MirrorNews(DurableKept(name, wanted)))
         self.tell(home, MirrorNews(DurableServed(name)))
 
     def unsubscribe(self, home: str, name: str) -> None:
         for part in (self.disks[home].durables, self.disks[home].log, self.disks[home].cursor):
             del part[name]
+        self.disks[home].commits += 1
         self.tell(home, MirrorNews(DurableEnded(name)))
 
     def publish(self, home: str, name: str, event_id: str) -> bool:

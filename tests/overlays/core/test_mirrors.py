@@ -29,6 +29,7 @@ from peersub.overlays.core.mirror_walks import WALKS_AT_ONCE, WalkKey, Walks
 from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.rumour_messages import RumourSet
+from peersub.overlays.core.store_marks import LifeMark
 from strategies import examples
 
 
@@ -128,7 +129,8 @@ def test_an_empty_node_in_the_place_of_a_home_gets_subscriptions_and_events():
     world.pass_ms(1_000)
     assert list(world.disks["h"].durables) == ["s"]
     assert world.disks["h"].log["s"] == ["a2", "a3", "a4", "b0"]
-    assert world.disks[mirror].mirrored["h", "s"].epoch == world.disks["h"].epoch
+    told = LifeMark.read(world.disks[mirror].mirrored["h", "s"].epoch)
+    assert told.epoch == world.disks["h"].epoch
     assert world.mirrors_of("h") == [mirror]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -67,6 +68,34 @@ def test_what_comes_while_the_home_is_down_reaches_the_consumer_once(tmp_path, d
         await until(lambda: len(consumer.got) >= 500, "all")
         await nothing_retained(network)
         assert consumer.got == Counter(before + during)
+
+    run(tmp_path, story)
+
+
+def test_a_folder_that_comes_back_as_it_was_earlier_forgets_nothing_that_mirrors_know(tmp_path):
+    """Its mark is older as well, so that the node alone cannot notice."""
+
+    async def story(network: Network) -> None:
+        first = await begin(network)
+        await network.kill("h")
+        shutil.copytree(tmp_path / "h", tmp_path / "earlier")
+        home = await network.start("h")
+        first.attach(home, "orders", WANTED)
+        later = Consumer(acknowledges=False).attach(home, "later", WANTED)
+        await until(lambda: first.is_ready and later.is_ready, "ready")
+        published = network.publish("x", 20, AT_LEAST_ONCE)
+        await network.acknowledged()
+        await later.gets(20)
+        await network.kill("h")
+        home = await network.start("h", data="earlier")
+        await until(lambda: "later" in home.status()["durable_subscriptions"], "known again")
+        again, other = Consumer(), Consumer()
+        again.attach(home, "later", WANTED)
+        other.attach(home, "orders", WANTED)
+        await again.gets(20)
+        assert again.got == Counter(published)
+        assert home.status()["counters"]["the disk lost what other nodes know that it had"] == 1
+        await until(lambda: other.losses == [(0, 0, 1)], "told of the gap")
 
     run(tmp_path, story)
 

@@ -100,7 +100,7 @@ def salvaged(folder: Path) -> Store:
     return store
 
 
-FACTS_THAT_CHANGE = {"incarnation", "log epoch"}
+FACTS_THAT_CHANGE = {"incarnation", "lives", "log epoch"}
 
 
 def lasting(name: str, rows: list[tuple]) -> list[tuple]:

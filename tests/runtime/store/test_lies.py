@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peersub.bench.resilience.disk_faults import commits_of, cut_at_commit
-from peersub.overlays.core.store_marks import StoreMark
+from peersub.overlays.core.store_marks import LIVES_MAX, StoreMark
 from peersub.runtime.store import Store, StoreSettings
 from peersub.runtime.store.changes import CommitsLost, LossesTold, MoveCursor
 from peersub.runtime.store.mark_file import MARK, read_mark
@@ -83,6 +83,26 @@ def test_a_mark_of_somebody_else_tells_of_a_loss_as_well(tmp_path):
         write(store, stored("e2", "d"))
         assert [entry.position for entry in store.read_log("d", 0, 9)] == [1, 71]
         assert store.durable_subscriptions()[0].gaps == 1
+
+
+def test_others_may_be_sure_of_a_loss_without_knowing_its_size(tmp_path):
+    with Store(tmp_path, now_ms=Clock()) as store:
+        write(store, durable("d"), stored("e1", "d"))
+        before = store.mark
+        write(store, CommitsLost(None), stored("e2", "d"))
+        assert store.mark.epoch != before.epoch
+        assert store.read_log("d", 1, 9)[0].position > 1_000_000
+        assert store.durable_subscriptions()[0].gaps == 1
+
+
+def test_a_store_knows_with_how_much_each_life_began(tmp_path):
+    for _ in range(LIVES_MAX + 3):
+        with Store(tmp_path, now_ms=Clock()) as store:
+            ended = store.mark.commits
+    with Store(tmp_path, now_ms=Clock()) as store:
+        assert len(store.lives) == LIVES_MAX
+        assert store.lives[-1] == (store.incarnation, ended)
+        assert list(store.lives) == sorted(store.lives)
 
 
 def test_positions_that_nobody_remembers_are_not_given_again(crashed):

@@ -37,6 +37,7 @@ from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.mirror_tasks import LetGo, LookAfter, ReleaseRetained, RetainEvents
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
+from peersub.overlays.core.store_marks import LifeMark
 
 __all__ = ["MirrorSide", "Mirrored"]
 
@@ -54,6 +55,7 @@ class Mirrored:
 
     home: str
     epoch: str
+    """As the home said it: how far its disk was when it had the subscription."""
     name: str
     filter: Filter
     stores: bool = True
@@ -90,6 +92,19 @@ class _Ward:
     """Since when nobody waits for the subscriptions any more."""
     dial_ms: int = 0
     pause_ms: int = 0
+    mark: str = ""
+    """How far the disk of the home is, as it last said."""
+
+    def by_life(self) -> list[tuple[str, list[NamedFilter]]]:
+        """The subscriptions, by the life of the home that told of them, and its last mark."""
+        marks: dict[tuple[str, int], LifeMark] = {}
+        named: dict[tuple[str, int], list[NamedFilter]] = {}
+        for name, duty in self.duties.items():
+            mark = LifeMark.read(duty.mirrored.epoch)
+            key = mark.epoch, mark.life
+            marks[key] = max(mark, marks.get(key, mark))
+            named.setdefault(key, []).append(NamedFilter(name, duty.mirrored.filter))
+        return [(str(marks[key]), named[key]) for key in named]
 
     def is_due(self, now_ms: int) -> bool:
         """Whether it is time to dial the home."""
@@ -216,12 +231,10 @@ class MirrorSide:
             return
         ward.away_ms = None
         ward.pause_ms = ward.dial_ms = 0
-        by_epoch: dict[str, list[NamedFilter]] = {}
-        for name, duty in ward.duties.items():
-            offered = NamedFilter(name, duty.mirrored.filter)
-            by_epoch.setdefault(duty.mirrored.epoch, []).append(offered)
+        if ward.mark and self._links.counts_copies(home):
+            self._send(home, MirrorWitness(ward.mark, ()))
         offer = MirrorOffer if ward.stores else MirrorWitness
-        for epoch, subscriptions in by_epoch.items():
+        for epoch, subscriptions in ward.by_life():
             for part in parts_of(subscriptions):
                 self._send(home, offer(epoch, part))
         if ward.suspended_ms is not None:
@@ -260,6 +273,8 @@ class MirrorSide:
             return
         ward = self._ward(home, stores=message.stores)
         ward.counts, ward.recruiter = True, node
+        if node == home:
+            ward.mark = message.epoch
         ward.holders, ward.witnesses = message.holders, message.witnesses
         is_member = message.stores or self._me in message.witnesses
         self._set_reserve(home, ward, not is_member and not ward.stores)
@@ -298,12 +313,9 @@ class MirrorSide:
     def _hold(self, home: str, ward: _Ward) -> None:
         """Hold from now on what was only watched."""
         ward.stores = True
-        by_epoch: dict[str, list[NamedFilter]] = {}
-        for name, duty in ward.duties.items():
-            kept = duty.mirrored
-            duty.mirrored = Mirrored(home, kept.epoch, name, kept.filter)
-            by_epoch.setdefault(kept.epoch, []).append(NamedFilter(name, kept.filter))
-        for epoch, subscriptions in by_epoch.items():
+        for epoch, subscriptions in ward.by_life():
+            for name, wanted in ((each.name, each.filter) for each in subscriptions):
+                ward.duties[name].mirrored = Mirrored(home, epoch, name, wanted)
             self._emit(MirrorWork(LookAfter(home, epoch, tuple(subscriptions), True)))
         self.copies.hold_all(home)
 
@@ -463,11 +475,8 @@ class MirrorSide:
         for node in (*ward.holders, *ward.witnesses):
             if node == self._me:
                 continue
-            by_epoch: dict[str, list[NamedFilter]] = {}
-            for name, duty in ward.duties.items() if node in recruits else ():
-                named = NamedFilter(name, duty.mirrored.filter)
-                by_epoch.setdefault(duty.mirrored.epoch, []).append(named)
-            parts = [(epoch, part) for epoch, all_ in by_epoch.items() for part in parts_of(all_)]
+            known = ward.by_life() if node in recruits else ()
+            parts = [(epoch, part) for epoch, all_ in known for part in parts_of(all_)]
             for epoch, part in parts or [("", ())]:
                 stores = node in ward.holders
                 message = MirrorRecruit(home, epoch, part, stores, ward.holders, ward.witnesses)

@@ -25,6 +25,7 @@ __all__ = [
     "OverlayDelivered",
     "OverlayServes",
     "SecureAsked",
+    "StoreMarked",
 ]
 
 
@@ -136,6 +137,14 @@ class HoldsChecked:
     """Per subscription of this node, the events that its consumer has taken."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreMarked:
+    """How far the disk of this node is."""
+
+    epoch: str
+    commits: int
+
+
 MirrorFact: TypeAlias = (
     DurableKept
     | DurableEnded
@@ -148,4 +157,5 @@ MirrorFact: TypeAlias = (
     | EventsRetained
     | HeldRead
     | HoldsChecked
+    | StoreMarked
 )

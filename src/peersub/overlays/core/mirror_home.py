@@ -9,12 +9,14 @@ shows up, it hands over what it has, and is then told to forget it. A node that 
 those that offer themselves because they looked after it before.
 
 A node that has lost its log (another *epoch*) takes the subscriptions over that others offer; one
-that has its log knows better: what it does not have was ended.
+that has its log knows better: what it does not have was ended. Helpers also remember how far the
+disk of the node was (`store_marks`): one that is behind that has lost the rest, says so, and takes
+over what it is offered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +25,7 @@ from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_copies import IDS_PER_MESSAGE_MAX, Copies, Group
-from peersub.overlays.core.mirror_facts import DurableKept
+from peersub.overlays.core.mirror_facts import DurableKept, StoreMarked
 from peersub.overlays.core.mirror_links import MirrorLinks
 from peersub.overlays.core.mirror_messages import (
     MirrorEnded,
@@ -34,8 +36,15 @@ from peersub.overlays.core.mirror_messages import (
     NamedFilter,
 )
 from peersub.overlays.core.mirror_settings import MirrorSettings
-from peersub.overlays.core.mirror_tasks import NoteGap, RecreateDurables, SayReady
+from peersub.overlays.core.mirror_tasks import (
+    NameLoss,
+    NoteGap,
+    ReadMark,
+    RecreateDurables,
+    SayReady,
+)
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
+from peersub.overlays.core.store_marks import Life, LifeMark
 
 __all__ = ["SUBSCRIPTIONS_PER_MESSAGE_MAX", "HomeSide", "parts_of"]
 
@@ -79,6 +88,7 @@ class HomeSide:
     Args:
         me: the name of this node.
         epoch: of its log.
+        lives: of this node, as its disk has them; the present one is the last.
         links: the nodes that offer to be mirrors and that there are links to.
         send: takes messages for one of those.
     """
@@ -87,6 +97,7 @@ class HomeSide:
         self,
         me: str,
         epoch: str,
+        lives: Sequence[Life],
         settings: MirrorSettings,
         walks: Walks,
         links: MirrorLinks,
@@ -94,7 +105,9 @@ class HomeSide:
         emit: Callable[[Effect], None],
     ) -> None:
         self._me = me
-        self._epoch = epoch
+        self._lives = lives
+        self._mark = self._told = LifeMark(epoch, *lives[-1])
+        self._is_loss_named = False
         self._settings = settings
         self._walks = walks
         self._links = links
@@ -351,13 +364,12 @@ class HomeSide:
             if self._links.counts_copies(node):
                 self._send(node, self._recruit(helper, part))
             elif helper.stores:
-                self._send(node, MirrorWanted(self._epoch, part))
+                self._send(node, MirrorWanted(str(self._mark), part))
 
     def _recruit(self, helper: _Helper, part: tuple[NamedFilter, ...]) -> MirrorRecruit:
         holders, witnesses = self._nodes(stores=True), self._nodes(stores=False)
-        return MirrorRecruit(
-            self._me, self._epoch, part, helper.stores, tuple(holders), tuple(witnesses)
-        )
+        mark = str(self._mark)
+        return MirrorRecruit(self._me, mark, part, helper.stores, tuple(holders), tuple(witnesses))
 
     def _tell_members(self) -> None:
         """Let all helpers know who the others are."""
@@ -379,8 +391,15 @@ class HomeSide:
         stores: bool,
     ) -> None:
         """A node has looked after subscriptions of this one, as a mirror or as a witness."""
+        mark = LifeMark.read(epoch)
+        is_other_log = mark.epoch != self._mark.epoch
+        is_lost = not is_other_log and mark.is_lost(self._lives)
+        if is_lost:
+            self._name_loss()
+        if not subscriptions:
+            return
         unknown = tuple([each for each in subscriptions if each.name not in self._durables])
-        if unknown and epoch != self._epoch:
+        if unknown and (is_other_log or is_lost):
             self._emit(MirrorWork(RecreateDurables(unknown)))
         elif unknown:
             self._send(node, MirrorEnded(tuple(each.name for each in unknown)))
@@ -409,6 +428,19 @@ class HomeSide:
         else:
             # A witness holds nothing: it has nothing to say before it may forget.
             self._note_former(node, has_said_all=not stores)
+
+    def _name_loss(self) -> None:
+        """The disk was once further: once for each epoch."""
+        if not self._is_loss_named:
+            self._is_loss_named = True
+            self._emit(Drop("the disk lost what other nodes know that it had"))
+            self._emit(MirrorWork(NameLoss()))
+
+    def marked(self, fact: StoreMarked) -> None:
+        """Know how far the disk is; helpers are told with the next words, or at a tick."""
+        if fact.epoch != self._mark.epoch:
+            self._is_loss_named = False
+        self._mark = LifeMark(fact.epoch, self._mark.life, fact.commits)
 
     def on_ready(self, node: str, names: Iterable[str], now_ms: int) -> None:
         """A helper gets the events of these; a mirror also gets what came before."""
@@ -457,6 +489,10 @@ class HomeSide:
         if not self._durables:
             return
         self._choose(now_ms)
+        if self._told != self._mark:
+            self._told = self._mark
+            self._tell_members()
+        self._emit(MirrorWork(ReadMark()))
         if now_ms >= self._dial_ms:
             away = [node for node in self._helpers if node not in self._links]
             tick_ms = self._settings.tick_ms

@@ -54,7 +54,8 @@ class HeldEvent:
 class MirrorWanted(Message):
     """Home to mirror: look after these of my subscriptions.
 
-    `epoch` names the log of the home: one that has lost its log has another.
+    `epoch` names the log of the home: one that has lost its log has another. It also says how far
+    the disk of the home is (`store_marks.LifeMark`), to whoever returns it.
     """
 
     epoch: str
@@ -142,7 +143,8 @@ class MirrorRecruit(Message):
 
     The home says it, or whoever stands in for it. `holders` and `witnesses` are the nodes that look
     after the home's subscriptions now. A receiver that is none of them is a *reserve*: it only
-    knows the subscriptions. Without subscriptions it only says who they are.
+    knows the subscriptions. Without subscriptions it only says who they are, and, if the home says
+    it, how far its disk is now.
     """
 
     home: str
@@ -155,7 +157,10 @@ class MirrorRecruit(Message):
 
 @dataclass(frozen=True, slots=True)
 class MirrorWitness(Message):
-    """Witness to home: these I watch for you, and hold nothing; otherwise as `MirrorOffer`."""
+    """Witness to home: these I watch for you, and hold nothing; otherwise as `MirrorOffer`.
+
+    Without subscriptions, from any helper: so far was your disk when you last said it.
+    """
 
     epoch: str
     subscriptions: tuple[NamedFilter, ...]

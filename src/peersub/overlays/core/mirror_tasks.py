@@ -17,8 +17,10 @@ __all__ = [
     "LetGo",
     "LookAfter",
     "MirrorTask",
+    "NameLoss",
     "NoteGap",
     "ReadHeld",
+    "ReadMark",
     "RecreateDurables",
     "ReleaseRetained",
     "RetainEvents",
@@ -46,6 +48,19 @@ class NoteGap:
 
     names: tuple[str, ...]
     since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NameLoss:
+    """The disk of this node lost transactions: tell people and consumers, and begin an epoch.
+
+    `StoreMarked` follows, with the new epoch.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMark:
+    """See how far the disk is; `StoreMarked` follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,8 @@ MirrorTask: TypeAlias = (
     SayReady
     | RecreateDurables
     | NoteGap
+    | NameLoss
+    | ReadMark
     | LookAfter
     | LetGo
     | RetainEvents

@@ -33,7 +33,7 @@ what the driver does: disk, and consumers. Two nodes may be each other's mirrors
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from peersub.overlays.core.causes import (
@@ -69,6 +69,7 @@ from peersub.overlays.core.mirror_facts import (
     OverlayDelivered,
     OverlayServes,
     SecureAsked,
+    StoreMarked,
 )
 from peersub.overlays.core.mirror_home import HomeSide
 from peersub.overlays.core.mirror_links import MirrorLinks
@@ -94,6 +95,7 @@ from peersub.overlays.core.mirror_tasks import CheckHeld
 from peersub.overlays.core.mirror_walks import Walks
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.store_marks import Life
 from peersub.overlays.core.versions import COPIES_FEATURE, MIRRORS_FEATURE
 
 __all__ = ["MIRROR_SLOT", "MirrorPeer", "MirrorSettings", "Mirrored", "host_mirrors"]
@@ -115,6 +117,7 @@ class MirrorPeer:
     Args:
         me: the peer in MIRROR_SLOT of the node.
         epoch: names the log of the node; another one means that the log was lost.
+        lives: of the node, as its disk has them, the present one last.
         known: what the node looked after before it started again.
     """
 
@@ -126,6 +129,7 @@ class MirrorPeer:
         epoch: str,
         settings: MirrorSettings | None = None,
         known: Iterable[Mirrored] = (),
+        lives: Sequence[Life] = (),
     ) -> None:
         assert me.slot == MIRROR_SLOT, "mirrors have a slot of their own"
         self.me = me
@@ -140,7 +144,10 @@ class MirrorPeer:
         emit = self._outbox.emit
         chosen = self._settings
         self._walks = Walks(self._send, emit, self._on_found, chosen.answer_ms, chosen.recheck_ms)
-        self.home = HomeSide(me.node, epoch, chosen, self._walks, self._links, self._send, emit)
+        lives = lives or (Life(me.incarnation, 0),)
+        self.home = HomeSide(
+            me.node, epoch, lives, chosen, self._walks, self._links, self._send, emit
+        )
         self.duties = MirrorSide(me.node, chosen, self._walks, self._links, self._send, emit, known)
         forget = self.duties.forget_member
         self.copies = Copies(me.node, chosen, self._group_of, forget, self._send, emit)
@@ -342,6 +349,8 @@ class MirrorPeer:
                 self.copies.retained(fact)
             case DurableKept():
                 self.home.kept(fact, now_ms)
+            case StoreMarked():
+                self.home.marked(fact)
             case DurableEnded(name):
                 self.home.ended(name)
             case DurableServed(name):
@@ -390,9 +399,10 @@ def host_mirrors(
     epoch: str,
     settings: MirrorSettings | None = None,
     known: Iterable[Mirrored] = (),
+    lives: Sequence[Life] = (),
 ) -> MirrorPeer:
     """Let a node that has no links yet take part. `MirrorNews` goes to it in MIRROR_SLOT."""
-    peer = MirrorPeer(node.me._replace(slot=MIRROR_SLOT), epoch, settings, known)
+    peer = MirrorPeer(node.me._replace(slot=MIRROR_SLOT), epoch, settings, known, lives)
     features = (COPIES_FEATURE,)
     node.host(peer, passive=True, feature=MIRRORS_FEATURE, offers=features, watches=True)
     return peer

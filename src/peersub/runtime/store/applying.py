@@ -24,7 +24,7 @@ from peersub.runtime.store.facts import (
     set_fact,
 )
 from peersub.runtime.store.history import EventHistory
-from peersub.runtime.store.log import EventLog
+from peersub.runtime.store.log import EventLog, note_gaps
 from peersub.runtime.store.mark_file import MarkFile
 from peersub.runtime.store.mirror import Mirror
 from peersub.runtime.store.reading import store_mark
@@ -141,7 +141,12 @@ class Applier:
         self.log.append(change.publication, change.subscriptions, change.at_ms, change.hops)
 
     def _begin_epoch(self, change: kinds.CommitsLost) -> None:
-        if change.mark.missing_in(store_mark(self._connection)):
+        if change.mark is None:
+            new_epoch(self._connection)
+            self.log.flush()
+            self.log.skip_positions()
+            note_gaps(self._connection)
+        elif change.mark.missing_in(store_mark(self._connection)):
             new_epoch(self._connection)
             self.log.go_on_after(change.mark.position)
 

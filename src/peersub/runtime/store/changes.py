@@ -127,9 +127,10 @@ class CommitsLost:
     """The disk was once as far as this mark, and is not any more: the log begins a new epoch.
 
     It goes on after all positions of the mark. A mark that the store has reached changes nothing.
+    Without a mark others are sure of the loss, and how far the disk was is not known.
     """
 
-    mark: StoreMark
+    mark: StoreMark | None
 
 
 @dataclass(frozen=True, slots=True)

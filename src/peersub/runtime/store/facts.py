@@ -6,12 +6,15 @@ import secrets
 import sqlite3
 from typing import Final
 
+from peersub.overlays.core.store_marks import LIVES_MAX, Life
+
 __all__ = [
     "IDENTITY",
     "INCARNATION",
     "LOG_EPOCH",
     "NEIGHBOURS",
     "NODE_NAME",
+    "begin_life",
     "commits",
     "count_commit",
     "fact",
@@ -27,6 +30,7 @@ IDENTITY: Final = "identity"
 NEIGHBOURS: Final = "neighbours"
 INCARNATION: Final = "incarnation"
 LOG_EPOCH: Final = "log epoch"
+_LIVES: Final = "lives"
 _COMMITS: Final = "commits"
 _EPOCH_BYTES: Final = 8
 _HUNDREDTHS_MS: Final = 10
@@ -49,6 +53,17 @@ def set_fact(connection: sqlite3.Connection, name: str, value: bytes) -> None:
 def new_epoch(connection: sqlite3.Connection) -> None:
     """The log begins an epoch of its own."""
     set_fact(connection, LOG_EPOCH, secrets.token_hex(_EPOCH_BYTES).encode())
+
+
+def begin_life(connection: sqlite3.Connection, number: int) -> tuple[Life, ...]:
+    """Remember with how many transactions a life of the node begins; the last lives, and this."""
+    words = (fact(connection, _LIVES) or b"").split()
+    numbers = [int(word) for word in words] if all(map(bytes.isdigit, words)) else []
+    earlier = map(Life, numbers[::2], numbers[1::2])
+    lives = (*earlier, Life(number, commits(connection)))[-LIVES_MAX:]
+    text = " ".join(f"{life.number} {life.commits}" for life in lives)
+    set_fact(connection, _LIVES, text.encode())
+    return lives
 
 
 def commits(connection: sqlite3.Connection) -> int:

@@ -23,6 +23,7 @@ from peersub.runtime.store.changes import Change, CommitsLost
 from peersub.runtime.store.facts import (
     INCARNATION,
     NODE_NAME,
+    begin_life,
     fact,
     next_incarnation,
     set_fact,
@@ -72,6 +73,7 @@ class Store:
         notices: what people should know about the opening, as sentences: a salvage, above all.
         on_cut: hears, on the writer's thread, which events the log's bounds cut off unread.
         incarnation: the number of this life of the node, larger than those of all earlier ones.
+        lives: of the node, this one last, and with how many transactions each began.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class Store:
                 "durable subscriptions are told of a gap"
             )
         set_fact(writing, INCARNATION, str(self.incarnation).encode())
+        self.lives = begin_life(writing, self.incarnation)
         applier.finish()
         writing.execute("COMMIT")
         applier.committed()
