@@ -196,3 +196,25 @@ async def test_a_node_of_an_earlier_version_gets_the_key_that_others_would_make(
     assert len(sent[0].publication.name) == 64
     assert sent[1].batch.key == network_batch_key(publisher_key(secret, "b"))
     assert KEYS in ClientHello(CLIENT_VERSION, (KEYS,)).features
+
+
+@on_loop
+async def test_a_durable_consumer_gets_what_several_publishers_call_the_same():
+    async with join() as node, connect(node.node) as one, connect(node.node) as other:
+        subscription = one.subscribe("n >= 0", durable="d", auto_acknowledge=False)
+        await subscription.ready(timeout=20)
+        for number, publisher in enumerate((node, one, other)):
+            await publisher.publish({"n": number}, id="same")
+            await publisher.publish({"n": 10 + number})
+        came = []
+        while len(came) < 6 and (taken := await subscription.take(timeout=20)):
+            came += taken
+        assert [each.event.attributes["n"] for each in came] == [0, 10, 1, 11, 2, 12]
+        # Each is acknowledged by itself.
+        await subscription.acknowledge(came[0])
+        await subscription.acknowledge(came[2])
+        await subscription.close()
+        again = other.subscribe("n >= 0", durable="d")
+        async with asyncio.timeout(20):
+            rest = [(await anext(again)).attributes["n"] for _ in range(3)]
+        assert rest == [11, 2, 12]

@@ -133,8 +133,8 @@ class NodeClient:
 
         Args:
             event: attributes, or a whole event.
-            id: by which the event is known; by default its attribute `id`, else random bits. An
-                event under an id that was published before counts as the same event.
+            id: by which the event is known; by default that of an `Event`, else random bits. What
+                this publisher publishes again under an id counts as the same event.
             body: content that SQL filters do not look into, and XPath patterns read as XML.
             delivery: `best_effort` or `at_least_once`.
             timeout: seconds; None waits for as long as it takes.

@@ -5,7 +5,7 @@ granted (`CREDIT_MAX`); credit is granted anew as events are taken. The rest wai
 
 A durable subscription is acknowledged: by default an event is, when the next one is asked for, or
 when the subscription is left in good order. After a reconnection the node begins with what was not
-acknowledged; events that are here already are passed over, by their ids.
+acknowledged; events that are here already are passed over (`seen_events`).
 
 A subscription that is not durable may move to another node (`moving`), and change its filter. It
 then has a second *leg* for a while (`leg`), and events that come on both are handed out once.
@@ -24,6 +24,7 @@ from peersub.client.errors import ClientError, NotReadyError, SubscriptionEndedE
 from peersub.client.leg import Leg
 from peersub.client.moving import Moves
 from peersub.client.options import Delivery, SubscriptionOptions
+from peersub.client.seen_events import REMEMBERED_MAX, EventName, SeenEvents
 from peersub.client.session import Session
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
@@ -45,9 +46,6 @@ TAKEN_AT_ONCE: Final = 1_024
 """Events that `take` gives, unless it is told otherwise."""
 ACKNOWLEDGE_EVERY: Final = 64
 """Events that are acknowledged together, while more of them wait."""
-REMEMBERED_MAX: Final = 16_384
-"""Ids of the last events of a subscription that is durable or may move, by which doubles after a
-reconnection or on another node are known."""
 STATE_ANSWER_S: Final = 1.0
 """How long the node may take to say who has not answered."""
 
@@ -87,19 +85,19 @@ class Subscription:
         """The leg that is to take the place of the first."""
         self._dropped_before = 0
         """What was dropped on connections that are gone."""
-        self._queue: deque[tuple[Publication, int, int | None, Leg]] = deque()
+        self._queue: deque[tuple[Publication, int, int | None, Leg, EventName]] = deque()
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_over = False
         self._is_draining = False
         self._failure: str | None = None
         self._has_begun = False
-        self._remembered: dict[str, None] = {}
-        self._unacknowledged: dict[str, int] = {}
+        self._seen = SeenEvents()
+        self._unacknowledged: dict[EventName, int] = {}
         """Events that came and were not acknowledged, in order, and their positions."""
-        self._handed: str | None = None
+        self._handed: EventName | None = None
         """The last event that was handed out."""
-        self._taken: str | None = None
+        self._taken: EventName | None = None
         """The last event that counts as taken, if the node has not heard of it."""
         self._handed_count = 0
         self._leg.stand()
@@ -261,12 +259,20 @@ class Subscription:
         Raises:
             ValueError: the event is not one that came, or it was acknowledged before.
         """
+        name = self._handed if last is None else self._name_waiting(last)
+        if self.is_durable and name is not None:
+            if last is not None and name not in self._unacknowledged:
+                raise ValueError(f"the event {name[0]!r} does not wait to be acknowledged")
+            self._acknowledge_up_to(name)
+
+    def _name_waiting(self, last: Delivery | Event) -> EventName:
+        """Of an event that is to be acknowledged; of several with its id, of the first."""
         event = last.event if isinstance(last, Delivery) else last
-        event_id = self._handed if event is None else event.id
-        if self.is_durable and event_id is not None:
-            if event is not None and event_id not in self._unacknowledged:
-                raise ValueError(f"the event {event_id!r} does not wait to be acknowledged")
-            self._acknowledge_up_to(event_id)
+        name = (event.id, (isinstance(last, Delivery) and last.position) or 0)
+        if name in self._unacknowledged:
+            return name
+        waiting = (each for each in self._unacknowledged if each[0] == event.id)
+        return next(waiting, name) if isinstance(last, Event) else (event.id, 0)
 
     async def close(self, *, forget: bool = False) -> None:
         """End the subscription. A durable one goes on at the node, unless it is to `forget` it."""
@@ -380,10 +386,10 @@ class Subscription:
         return self._hand_out()
 
     def _hand_out(self) -> Delivery:
-        publication, hops, position, leg = self._queue.popleft()
+        publication, hops, position, leg, name = self._queue.popleft()
         leg.waiting -= 1
         if position is not None:
-            self._handed = publication.id
+            self._handed = name
             self._handed_count += 1
         leg.owe()
         return Delivery(publication.event, hops, position)
@@ -400,15 +406,15 @@ class Subscription:
             self._acknowledge_up_to(self._taken)
             self._taken = None
 
-    def _acknowledge_up_to(self, event_id: str) -> None:
-        if event_id not in self._unacknowledged:
+    def _acknowledge_up_to(self, name: EventName) -> None:
+        if name not in self._unacknowledged:
             return
         position = -1
         for each in list(self._unacknowledged):
             position = max(position, self._unacknowledged.pop(each))
-            if each == event_id:
+            if each == name:
                 break
-        if event_id == self._handed:
+        if name == self._handed:
             self._handed = None
         self._handed_count = 0
         self._acknowledge(position)
@@ -437,38 +443,31 @@ class Subscription:
         """An event; one that has come before, on another leg or connection, is passed over."""
         if position is not None and self._is_draining:
             return  # It stays in the log, for who comes next.
+        name = (publication.id, 0)
         if position is not None:
-            is_new = self._is_new(publication.id, position)
+            name = self._seen.name_of(publication.id, position)
+            is_new = self._is_new(name, position)
         else:
             may_double = self._coming is not None or leg.session.hears_moves
-            is_new = not may_double or self._remember(publication.id)
+            is_new = not may_double or self._seen.add(name)
         if not is_new:
             leg.owe()
             return
         leg.waiting += 1
-        self._queue.append((publication, hops, position, leg))
+        self._queue.append((publication, hops, position, leg, name))
         self._news.set()
 
-    def _is_new(self, event_id: str, position: int) -> bool:
-        if not self._remember(event_id):
-            if event_id in self._unacknowledged:
-                self._unacknowledged[event_id] = position
+    def _is_new(self, name: EventName, position: int) -> bool:
+        if not self._seen.add(name):
+            if name in self._unacknowledged:
+                self._unacknowledged[name] = position
             elif not self._unacknowledged:
                 self._acknowledge(position)
             return False
-        self._unacknowledged[event_id] = position
+        self._unacknowledged[name] = position
         if len(self._unacknowledged) > REMEMBERED_MAX:
             # Later ones stand for it: what is acknowledged, is up to a position.
             del self._unacknowledged[next(iter(self._unacknowledged))]
-        return True
-
-    def _remember(self, event_id: str) -> bool:
-        """Whether the event is new; it is known from now on."""
-        if event_id in self._remembered:
-            return False
-        self._remembered[event_id] = None
-        if len(self._remembered) > REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
         return True
 
     def on_state(self, leg: Leg, state: SubscriptionState) -> None:
@@ -499,6 +498,7 @@ class Subscription:
         if leg is not self._leg:
             return
         self._dropped_before = self.dropped
+        self._seen.on_lost()
         if not self.is_durable:
             self.gaps += 1
         if self._coming is not None and self._coming.is_ready:
@@ -577,4 +577,4 @@ class Subscription:
             self._coming = None
             leg.leave()
         if not self.is_durable and not leg.session.hears_moves:
-            self._remembered.clear()
+            self._seen.clear()
