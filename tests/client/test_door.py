@@ -125,6 +125,15 @@ async def test_who_does_not_greet_is_refused():
 
 
 @on_loop
+async def test_what_is_said_after_a_refusal_waits_for_nobody():
+    door, connection = door_of(FakeNode())
+    door.refuse("enough")
+    door.on_messages([StatusWanted(1)])
+    await settle()
+    assert not connection.is_held and connection.taken(StatusGiven) == []
+
+
+@on_loop
 async def test_what_only_nodes_say_is_refused():
     node = FakeNode()
     door, connection = door_of(node)

@@ -190,7 +190,9 @@ class ClientDoor:
     # --- what the client says --------------------------------------------------------------------
 
     def on_messages(self, messages: Sequence[Message]) -> None:
-        """Messages of the client, in order."""
+        """Messages of the client, in order; nobody hears what it says after it was refused."""
+        if self._is_lost:
+            return
         self._inbox.extend(messages)
         if not self._is_waiting and self._take_some():
             self._is_waiting = True
