@@ -20,6 +20,7 @@ from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable import DurableSubscriptions
+from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.security.permissions import Permissions, PermissionsError
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
@@ -255,6 +256,10 @@ class Sink:
     def ended(self, reason): ...
 
 
+EVERYTHING = Filter("TRUE")
+DEAR = Filter("a RLIKE 'x+y' OR b RLIKE 'z+'")
+
+
 class Kept:
     """Durable subscriptions under permissions, at a time that a test tells."""
 
@@ -266,7 +271,8 @@ class Kept:
 
     def open(self):
         clock = lambda: self.now_ms  # noqa: E731
-        self.durables = DurableSubscriptions(self.store, clock, Counters(), self.rules)
+        self.budget = FilterBudget()
+        self.durables = DurableSubscriptions(self.store, clock, Counters(), self.rules, self.budget)
 
     async def ended(self):
         """Those that were abandoned for too long."""
@@ -274,8 +280,8 @@ class Kept:
         await forget_abandoned(self.durables, names.append, Counters())
         return names
 
-    async def attach(self, name):
-        self.durables.attach(name, Filter("TRUE"), Sink(), DurableOptions(), lambda _: None)
+    async def attach(self, name, wanted=EVERYTHING):
+        self.durables.attach(name, wanted, Sink(), DurableOptions(), lambda _: None)
         await until(lambda: self.store.cursor(name) is not None)
 
 
@@ -295,6 +301,27 @@ async def test_durable_subscriptions_of_an_identity_are_counted_with_or_without_
     here.open()
     with pytest.raises(ValueError, match="ann may have 2 durable subscriptions"):
         await here.attach("durable/ann/d")
+
+
+@on_loop
+async def test_a_durable_subscription_has_its_share_of_the_budget_from_its_begin_to_its_end():
+    here = Kept("[default]\nsubscribe = true\nabandoned_days = 0.001")
+    for name in ("durable/ann/a", "durable/bob/b", "durable//c", "audit"):
+        await here.attach(name, DEAR)
+        here.durables.detach(name)
+    units = DEAR.price.surplus
+    assert here.budget.spent == 3 * units > 0, "what the node's own program wants is not counted"
+    here.durables.end("a restart")
+    here.open()
+    assert here.budget.spent == 3 * units, "nobody has attached yet"
+    with pytest.raises(ValueError, match="this client's filters cost"):
+        here.budget.take("ann", "another", DEAR, client_max=units)
+    here.budget.take("ann", "durable/ann/a", DEAR, client_max=units)
+    here.now_ms += 2 * 86_400
+    await forget_abandoned(here.durables, here.durables.remove, Counters())
+    assert here.budget.spent == units, "those of the identities were ended as abandoned"
+    here.durables.remove("durable//c")
+    assert here.budget.spent == 0
 
 
 @on_loop

@@ -346,7 +346,8 @@ class ClientDoor:
 
     def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
         durable = DurableOptions(since or None) if consumer.is_durable else None
-        client = self.identity or self.label
+        # Who has no identity shares durable subscriptions with others who have none.
+        client = self.identity if consumer.is_durable else self.identity or self.label
         is_new = self._budget.take(client, consumer.name, consumer.wanted, self._limits.price_max)
         if durable is not None:
             self._holders.take(consumer)

@@ -59,6 +59,7 @@ class ClientGate:
             process, may do everything.
         security: decides who is taken, where certificates do.
         limits: what clients may take of the node.
+        budget: what their filters have taken, durable ones of the node's earlier lives included.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ClientGate:
         rules: ClientRules | None = None,
         security: NodeSecurity | None = None,
         limits: ServingLimits = DEFAULT_LIMITS,
+        budget: FilterBudget | None = None,
     ) -> None:
         self._node = node
         self._network = network
@@ -80,7 +82,7 @@ class ClientGate:
         self._holders = DurableHolders()
         self._usages = Usages(limits)
         self._turns = Turns()
-        self._budget = FilterBudget(limits.filter_units_max)
+        self._budget = budget or FilterBudget(limits.filter_units_max)
         self._pace = Pace()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}

@@ -14,7 +14,15 @@ from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 if TYPE_CHECKING:
     from peersub.runtime.client_queue import QueuedConsumer
 
-__all__ = ["DurableHolders", "Usage", "Usages", "durable_name", "node_identity", "owner_of"]
+__all__ = [
+    "DurableHolders",
+    "Usage",
+    "Usages",
+    "client_of",
+    "durable_name",
+    "node_identity",
+    "owner_of",
+]
 
 _DURABLE: Final = "durable"
 _NODE: Final = "node:"
@@ -45,9 +53,19 @@ def owner_of(durable: str) -> str:
     >>> owner_of("durable/ann/orders/new"), owner_of("durable/node:n1/orders"), owner_of("audit")
     ('ann', '', '')
     """
+    client = client_of(durable) or ""
+    return "" if client.startswith(_NODE) else client
+
+
+def client_of(durable: str) -> str | None:
+    """The identity that a durable subscription was made for, None if a node's own program did.
+
+    >>> client_of("durable/node:n1/orders"), client_of("durable//orders"), client_of("audit")
+    ('node:n1', '', None)
+    """
     kind, _, rest = durable.partition("/")
-    owner, slash, _ = rest.partition("/")
-    return owner if kind == _DURABLE and slash and not owner.startswith(_NODE) else ""
+    client, slash, _ = rest.partition("/")
+    return client if kind == _DURABLE and slash else None
 
 
 class DurableHolders:

@@ -19,7 +19,7 @@ over when it would be handed over.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,8 +38,9 @@ from peersub.overlays.core.records import (
     NeighboursStored,
     Record,
 )
-from peersub.runtime.client_shares import owner_of
 from peersub.runtime.counters import Counters
+from peersub.runtime.durable_shares import DurableShares
+from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
     DurableOptions,
@@ -143,6 +144,7 @@ class DurableSubscriptions:
         now_ms: the clock.
         counters: of what the disk refused.
         rules: what the owners of the subscriptions may see.
+        budget: what their filters may cost the node.
 
     Attributes:
         on_kept, on_removed: hear which durable subscriptions there are.
@@ -155,6 +157,7 @@ class DurableSubscriptions:
         now_ms: Callable[[], int],
         counters: Counters,
         rules: DurableRules | None = None,
+        budget: FilterBudget | None = None,
     ) -> None:
         self.on_kept: OnKept | None = None
         self.on_removed: Callable[[str], None] | None = None
@@ -169,8 +172,7 @@ class DurableSubscriptions:
         store.on_cut = self._on_cut
         self._rules = rules or OpenDurables()
         self._durables: dict[str, _Durable] = {}
-        self._owned: Counter[str] = Counter()
-        """How many there are of each owner."""
+        self._shares = DurableShares(self._rules, budget or FilterBudget())
         last = store.last_position()
         for each in store.durable_subscriptions():
             durable = self._add(each.name, each.filter, each.abandoned_ms or None)
@@ -179,9 +181,8 @@ class DurableSubscriptions:
             durable.is_noted = each.abandoned_ms > 0
 
     def _add(self, name: str, asked: Filter, abandoned_ms: int | None = None) -> _Durable:
-        if name not in self._durables:
-            self._owned[owner_of(name)] += 1
         wanted = self._rules.narrow_durable(name, asked)
+        (self._shares.change if name in self._durables else self._shares.begin)(name, wanted)
         since_ms = self._now_ms() if abandoned_ms is None else abandoned_ms
         former = self._durables.get(name)
         durable = self._durables[name] = _Durable(asked, wanted, since_ms)
@@ -237,7 +238,7 @@ class DurableSubscriptions:
         if durable is not None and durable.feed is not None:
             raise SubscriptionRefusedError(f"the durable subscription {name!r} has a consumer")
         if durable is None:
-            self._check_owned(name)
+            self._shares.check(name)
         elif durable.is_noted:
             durable.is_noted = False
             self.submit([DurableAbandoned(name, 0)])
@@ -263,15 +264,6 @@ class DurableSubscriptions:
             stored()
         else:
             self.submit([DurableStored(name, wanted, self._now_ms())], stored)
-
-    def _check_owned(self, name: str) -> None:
-        """Refuse a subscription that is one too many of its owner."""
-        owned_max, owner = self._rules.durable_max(name), owner_of(name)
-        if owned_max is not None and self._owned[owner] >= owned_max:
-            raise SubscriptionRefusedError(
-                f"client {owner} may have {owned_max:,} durable subscriptions at a node, those "
-                "without a consumer included: let it forget some"
-            )
 
     def recreate(self, name: str, wanted: Filter, subscribe: Callable[[Filter], None]) -> None:
         """A subscription that a former life of the node had, without a consumer for now."""
@@ -346,10 +338,7 @@ class DurableSubscriptions:
         """The subscription ends, and its part of the log."""
         self.detach(name)
         if self._durables.pop(name, None) is not None:
-            owner = owner_of(name)
-            self._owned[owner] -= 1
-            if not self._owned[owner]:
-                del self._owned[owner]
+            self._shares.end(name)
             self.submit([DurableRemoved(name)])
             if self.on_removed is not None:
                 self.on_removed(name)
@@ -456,6 +445,7 @@ class DurableSubscriptions:
             if wanted.digest != durable.wanted.digest:
                 durable.is_ready = durable.is_ready and durable.wanted.covers(wanted)
                 durable.wanted = wanted
+                self._shares.change(name, wanted)
                 if durable.is_stored:
                     self._say_kept(name, wanted)
                     resubscribe(name, wanted)

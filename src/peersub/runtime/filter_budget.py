@@ -1,8 +1,8 @@
 """What the filters of clients may cost a node: each filter, all of a client, all of the node.
 
 Prices are those of `filters.price`. Plain filters take nothing of a budget: their number is
-bounded. A subscription keeps its share
-until it ends, a durable one also while its consumer is away.
+bounded. A subscription keeps its share until it ends, a durable one also while its consumer is
+away, and when the node starts again (`DurableShares`).
 """
 
 from __future__ import annotations
@@ -69,18 +69,24 @@ class FilterBudget:
         """
         units = wanted.price.surplus
         is_new = name not in self._shares
-        former = 0 if is_new else self._shares[name][1]
-        spent = self._clients.get(client, 0)
-        if spent + units - former > client_max:
+        owner, former = self._shares.get(name, (client, 0))
+        spent = self._clients.get(client, 0) - (former if owner == client else 0)
+        spent_by_all = self.spent - former
+        if spent + units > client_max:
             self._refuse(f"this client's filters cost {spent:,}", units, client_max)
-        if self.spent + units - former > self._node_max:
-            self._refuse(f"all filters at this node cost {self.spent:,}", units, self._node_max)
+        if spent_by_all + units > self._node_max:
+            self._refuse(f"all filters at this node cost {spent_by_all:,}", units, self._node_max)
+        self.hold(client, name, wanted)
+        return is_new
+
+    def hold(self, client: str, name: str, wanted: Filter) -> None:
+        """The client has this subscription, whether it fits or not: it was taken in before."""
         self.release(name)
+        units = wanted.price.surplus
         if units:
             self._shares[name] = (client, units)
             self._clients[client] = self._clients.get(client, 0) + units
             self.spent += units
-        return is_new
 
     def _refuse(self, who: str, units: int, units_max: int) -> None:
         self.refused += 1

@@ -48,6 +48,7 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.figures import NodeFigures
+from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.open_publications import OnEnded, OpenPublications
@@ -142,6 +143,7 @@ class LiveNode:
             self.notices.extend(security.notices)
         self.on_client_connection = on_client
         self.bodies = BodyReader()
+        self.filter_budget = FilterBudget(settings.limits.filter_units_max)
         self._clock = Clock()
         self._figures = NodeFigures(self._clock.now_ms)
         self._observer = observer
@@ -227,7 +229,7 @@ class LiveNode:
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
         self._durables = DurableSubscriptions(
-            store, self._clock.now_ms, self.counters, self._durable_rules
+            store, self._clock.now_ms, self.counters, self._durable_rules, self.filter_budget
         )
         for wanted in self._durables.filters().values():
             self.bodies.note(wanted)

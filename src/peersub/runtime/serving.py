@@ -60,7 +60,7 @@ def served_node(
         rules = PermittedRules(granted, Clock().now_ms, DoorLimits.of(settings.limits))
     node = LiveNode(settings, observer=observer, security=security, durable_rules=rules)
     network = NetworkName(settings.overlay, settings.network)
-    gate = ClientGate(node, network, rules, security, settings.limits)
+    gate = ClientGate(node, network, rules, security, settings.limits, node.filter_budget)
     gate.permissions_file = file
     node.on_client_connection = gate
     return node, gate

@@ -313,6 +313,8 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     tls, permissions = given.pop("tls", None), given.pop("permissions", None)
     worker = Worker(settings_of(given), tls, permissions)
+    # The first text loads a parser, which takes as long as many turns of a loop.
+    Filter("TRUE")
     keep_waits_short()
     asyncio.run(worker.run())
 
