@@ -1,6 +1,8 @@
 """What a node says in its log: one line each, and not too often."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -33,6 +35,12 @@ def test_what_is_said_again_and_again_is_left_out_and_counted(
     assert caplog.messages[-1] == "late came (5 more like this were left out)"
     log.info("%s came", "later")
     assert caplog.messages[-1] == "later came"
+
+
+def test_a_program_without_logging_hears_nothing() -> None:
+    script = "from peersub.runtime.logs import NodeLog; NodeLog('peersub.test').warning('lost')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 def test_a_name_that_others_chose_stays_within_its_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,9 @@ from peersub.events.printable import escape_line
 
 __all__ = ["PERIOD_S", "SAID_MAX", "NodeLog"]
 
+# A program that sets no logging up hears nothing: Python would print warnings to standard error.
+logging.getLogger("peersub").addHandler(logging.NullHandler())
+
 PERIOD_S: Final = 10.0
 SAID_MAX: Final = 10
 """How often one thing is said in a period."""
