@@ -15,6 +15,7 @@ from peersub.overlays.core.publication import Publication
 from peersub.runtime import client_door
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import NetworkName
+from peersub.runtime.turns import Turns
 from peersub.wire import sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
@@ -53,6 +54,20 @@ async def test_many_subscriptions_have_their_turns_and_nothing_is_read_meanwhile
     assert not connection.is_held
     ((_, *numbers),) = connection.events()
     assert sorted(numbers) == list(range(MANY))
+
+
+@on_loop
+async def test_work_that_fails_ends_nobody_elses_turns():
+    failures, done = [], []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    turns = Turns()
+    turns.ask(lambda: bool(1 // 0))
+    turns.ask(lambda: done.append(1) or len(done) < 3)
+    await until(lambda: len(done) == 3)
+    turns.ask(lambda: bool(done.clear()))
+    await until(lambda: not done)
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 
 @on_loop

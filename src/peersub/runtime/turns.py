@@ -40,9 +40,12 @@ class Turns:
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         work = self._waiting.popleft()
-        if work():
-            self._waiting.append(work)
-        self._is_planned = bool(self._waiting)
-        if self._is_planned:
-            pause_s = min(PAUSE_SHARE * (loop.time() - begun_s), PAUSE_S_MAX)
-            loop.call_later(pause_s, self._next)
+        try:
+            if work():
+                self._waiting.append(work)
+        finally:
+            # What goes wrong with one's work must not end the turns of all.
+            self._is_planned = bool(self._waiting)
+            if self._is_planned:
+                pause_s = min(PAUSE_SHARE * (loop.time() - begun_s), PAUSE_S_MAX)
+                loop.call_later(pause_s, self._next)
