@@ -5,7 +5,9 @@ from overlays.core.batch_rows import batch_of
 from peersub.overlays.core.causes import Publish, PublishBatch
 from peersub.overlays.core.effects import PublishFailed
 from peersub.overlays.core.event_history import EVENT_BYTES
+from peersub.overlays.core.home import Home
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.routing import intake
 from peersub.trace.schema import Step
 
 HORIZON_MS = 40_000
@@ -93,6 +95,20 @@ def test_a_publisher_that_floods_takes_no_room_from_another():
         assert {f"beside-{number}", f"elsewhere-{number}"} <= ring.completed.keys()
     floods = sum(name.startswith("flood") for name in ring.delivered)
     assert 100 <= floods <= 200, "two thirds of what its node may publish"
+
+
+def test_a_turn_asks_about_few_of_those_that_wait_and_none_waits_for_ever(monkeypatch):
+    monkeypatch.setattr(intake, "REFUSED_AT_ONCE", 10)
+    ring = _Ring(remembered=60, nodes=2)
+    names = [f"e{number}" for number in range(500)]
+    ring.send(ring.nodes[0], names)
+    ring.simulation.run_for(2_000)
+    asked, admit = [], Home.admit
+    monkeypatch.setattr(Home, "admit", lambda *about: asked.append(about[1].id) or admit(*about))
+    ring.simulation.run_for(2_000)
+    assert 0 < len(asked) <= 50 and len(set(asked)) > 10, "others have their turn"
+    ring.simulation.run_for(10_000)
+    assert ring.completed.keys() | ring.failed.keys() >= set(names)
 
 
 def test_batches_wait_as_well():

@@ -28,6 +28,9 @@ __all__ = ["Intake"]
 REFUSED_MAX: Final = 100_000
 """Tasks of others that could not be taken on, and of which it is known since when."""
 
+REFUSED_AT_ONCE: Final = 1_024
+"""Events that there is no room for, before the others wait unasked: each has to be matched."""
+
 
 class Intake:
     """What waits for room at one node.
@@ -81,16 +84,19 @@ class Intake:
     def retry(self, now_ms: int) -> None:
         """Take what is published here and has waited, as far as there is room, or give it up."""
         waiting, self._waiting = self._waiting, {}
+        refused: dict[TaskKey, Task] = {}
         for key, task in waiting.items():
             if key not in self._delegations:
                 continue
-            if self._has_room(task, now_ms):
+            is_asked = len(refused) < REFUSED_AT_ONCE
+            if is_asked and self._has_room(task, now_ms):
                 task.waits_for_home = False
                 self._serve(task, task.scope, now_ms)
             elif now_ms - task.began_ms >= self._settings.room_wait_ms:
                 self._delegations.on_home_stored(task, now_ms, self._no_room())
             else:
-                self._waiting[key] = task
+                (refused if is_asked else self._waiting)[key] = task
+        self._waiting.update(refused)  # Those that were not asked about come first next time.
 
     def must_wait(
         self,
