@@ -37,7 +37,10 @@ JUDGED_NODES_MAX: Final = 4
 """Nodes up to which latency is judged: more processes than that wait for the processors anyway."""
 LARGE: Final = 1_000_000
 """Distinct filters for which the need is extrapolated."""
-GONE_S: Final = 600.0
+GONE_S: Final = 120.0
+"""How long the rows of clients that are gone may last."""
+CONTROL_ROWS: Final = 8
+"""Rows of a table that may have come with the ring itself meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ class _Trial:
         point = Point(size)
         events = await self._calm()
         point.calm_ms = self._latencies(events)
+        rows = await self._rows_left()
         client = await _ClientProcess.start(self.workers[0].name, self.settings)
         try:
             await self._subscribe(point, client)
@@ -216,7 +220,7 @@ class _Trial:
             point.check = await client.ask(do="check", events=CHECKED_EVENTS, publish_at=other)
         finally:
             await client.kill()
-        await self._end(point)
+        await self._end(point, rows)
         ratio = f"p99 {point.meanwhile_ms.get('p99', 0):.1f} ms against {point.calm_ms['p99']:.1f}"
         self.say(f"{size:,}: ready in {point.ready_s:.1f} s, {point.cpu_us:.0f} µs each, {ratio}")
         return point
@@ -257,12 +261,15 @@ class _Trial:
         failures = self.network.ended
         point.failed = sum(1 for number in events if failures[f"e-{number}"] is not None)
 
-    async def _end(self, point: Point) -> None:
-        """The clients are gone: wait until no node has rows of theirs."""
+    async def _end(self, point: Point, rows: int) -> None:
+        """The clients are gone: wait until as few rows are left as there were before.
+
+        Rows of control notifications come and go with the ring: some more, or fewer, do not count.
+        """
         cpu_s = sum(each.cpu_s for each in self._figures())
         begun_ms = now_ms()
         async with asyncio.timeout(GONE_S):
-            while await self._rows_left() > SYMBOLS:
+            while await self._rows_left() > rows + CONTROL_ROWS:
                 await asyncio.sleep(0.2)
         point.ended_s = (now_ms() - begun_ms) / 1_000
         used_s = sum(each.cpu_s for each in self._figures()) - cpu_s
