@@ -54,8 +54,8 @@ def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
         node, gate = served_node(settings, tls, permissions, observer)
         if trace is not None:
             trace.node = node
-        keep_waits_short()
-        return asyncio.run(_serve(node, gate, as_json=as_json))
+        with keep_waits_short():
+            return asyncio.run(_serve(node, gate, as_json=as_json))
 
 
 def _check_security(options: NodeOptions, listen: str, tls: TlsSettings | None) -> None:

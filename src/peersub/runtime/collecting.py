@@ -18,6 +18,8 @@ from __future__ import annotations
 import gc
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 __all__ = ["keep_waits_short"]
@@ -46,8 +48,16 @@ def _most_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def keep_waits_short() -> None:
-    """Let no collection, and no other thread, hold up this process for long."""
+@contextmanager
+def keep_waits_short() -> Iterator[None]:
+    """Let no collection, and no other thread, hold up this process for long, until the end."""
+    watch, interval_s = _Watch(), sys.getswitchinterval()
     gc.freeze()
-    gc.callbacks.append(_Watch())
+    gc.callbacks.append(watch)
     sys.setswitchinterval(THREAD_TURN_S)
+    try:
+        yield
+    finally:
+        # A program that runs a node for a while gets its own settings back.
+        gc.callbacks.remove(watch)
+        sys.setswitchinterval(interval_s)

@@ -315,8 +315,8 @@ def main() -> None:
     worker = Worker(settings_of(given), tls, permissions)
     # The first text loads a parser, which takes as long as many turns of a loop.
     Filter("TRUE")
-    keep_waits_short()
-    asyncio.run(worker.run())
+    with keep_waits_short():
+        asyncio.run(worker.run())
 
 
 if __name__ == "__main__":
