@@ -6,6 +6,8 @@ from overlays.chord.ring_world import World
 from peersub.overlays.chord.peer import Phase
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery
+from peersub.runtime.settings import live_settings
+from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Disk
 
 LINKS = LinkSettings(acknowledge=True, tunnels=True)
@@ -88,6 +90,37 @@ def test_a_seed_that_starts_again_without_contacts_is_found(
     if disk is Disk.LOST:
         world.subscribe("n0", "x >= 50")
     until_one_ring(world)
+
+
+@pytest.mark.parametrize("away_ms", [10, 1_000, 10_000, 60_000])
+@pytest.mark.parametrize("count", [2, 5])
+def test_how_soon_a_seed_is_found_depends_on_how_long_it_was_away(count: int, away_ms: int) -> None:
+    settings = live_settings("chord", {"key_bits": 20})
+    chosen = {name: getattr(settings, name) for name in ("probe_ms", "lookup_ms", "stabilise_ms")}
+    world = World(count, NetworkSettings(latency_ms=1, jitter_ms=2), LINKS, **chosen)
+    world.grow(count)
+    world.subscribe("n1", "x >= 0")
+    world.settle()
+    world.simulation.crash(["n0"])
+    world.simulation.run_for(away_ms)
+    world.simulation.restart("n0", disk=Disk.LOST)
+    world.simulation.run_for(max(1_000, away_ms // 4))
+    assert is_one_ring(world)
+    world.simulation.run_for(50)
+    event = world.publish("n0", {"x": 1})
+    world.simulation.run_for(50)
+    assert world.delivered[event] == world.expected({"x": 1})
+
+
+def test_a_newcomer_does_not_wait_for_a_contact_that_nobody_can_reach() -> None:
+    """The attempt lasts for long where packets vanish; another contact lets the node in."""
+    world = World(5, NetworkSettings(connect_failed_ms=60_000), LINKS)
+    world.grow(3)
+    world.settle()
+    world.simulation.join("n9", ["gone", "n1"])
+    name = world.subscribe("n9", "x >= 0")
+    world.simulation.run_for(10_000)
+    assert name in world.ready
 
 
 def test_a_seed_that_took_leave_and_starts_again_without_contacts_is_found() -> None:

@@ -132,7 +132,7 @@ class ChordPeer:
             NeighbourhoodRequest: lambda peer, _m, _n: self.stabilising.on_neighbourhood_request(
                 peer
             ),
-            Neighbourhood: self.stabilising.on_neighbourhood,
+            Neighbourhood: self.splits.on_neighbourhood,
             Leaving: self._on_leaving,
             LinkUnneeded: lambda peer, _m, _n: self.link_upkeep.on_link_unneeded(peer),
             LinkNeeded: lambda peer, _m, _n: self.link_upkeep.on_link_needed(peer),

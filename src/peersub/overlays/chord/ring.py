@@ -132,8 +132,11 @@ class Ring:
 
     @property
     def is_dialling(self) -> bool:
-        """Whether connections are being made."""
-        return bool(self._dialling)
+        """Whether connections are being made to nodes of the ring.
+
+        One that is asked for help, or that was lost and is tried again, is waited for by nobody.
+        """
+        return any(dial.present for dial in self._dialling.values())
 
     def reach(self, node: str, *letters: Message, present: bool = True) -> None:
         """Link to the node if there is no link yet, and say this.

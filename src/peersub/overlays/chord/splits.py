@@ -7,7 +7,7 @@ it lost, those that took leave, and the contacts it was given (`core.probing`).
 
 When one of them, f, is reached, the question is whether it is in the same ring: the key of f is
 looked up. If f itself answers, it is. If someone else does, two rings meet. A node in a new life
-may be about to join by itself, and is only asked about at the next attempt:
+may be about to join by itself: it is asked for its neighbourhood first, which only members tell.
 
 1. Both sides publish `rings-meet` in their rings, with the other as the contact.
 2. Every node asks the contact for the node that follows it in the other ring, and links to that
@@ -31,7 +31,14 @@ few meetings and not to one per pair of former peers.
 from __future__ import annotations
 
 from peersub.overlays.chord.locating import QUESTION_MERGE, QUESTION_VERIFY, Locating
-from peersub.overlays.chord.messages import Located, LookupRequest, RingMember, RingsMeet
+from peersub.overlays.chord.messages import (
+    Located,
+    LookupRequest,
+    Neighbourhood,
+    NeighbourhoodRequest,
+    RingMember,
+    RingsMeet,
+)
 from peersub.overlays.chord.ring import Link, Ring
 from peersub.overlays.chord.stabilising import Stabilising
 from peersub.overlays.core.causes import Timer
@@ -106,8 +113,10 @@ class Splits:
                 self._ring.reach(node, present=False)
             elif self._ring.links[linked].is_member:
                 self.probing.found(node, now_ms)
-            else:
+            elif self.probing.sought[node].peer == linked:
                 self._verify(linked, now_ms)
+            else:
+                self._engine.send(linked, NeighbourhoodRequest())
 
     def on_connected(self, peer: PeerId, now_ms: int) -> None:
         """A link is up; if it is to a former peer, find out whether that is in the same ring."""
@@ -118,6 +127,15 @@ class Splits:
             self._verify(peer, now_ms)
         else:
             self.probing.soon(peer.node, now_ms)
+            if self._ring.is_member:
+                self._engine.send(peer, NeighbourhoodRequest())
+
+    def on_neighbourhood(self, peer: PeerId, message: Neighbourhood, now_ms: int) -> None:
+        """A member names those next to it; one that may be of another ring is looked up."""
+        if self._ring.links[peer].is_member or peer.node not in self.probing.sought:
+            self._stabilising.on_neighbourhood(peer, message, now_ms)
+        else:
+            self._verify(peer, now_ms)
 
     def _verify(self, peer: PeerId, now_ms: int) -> None:
         """Ask who stands at the key of a node that is linked, and no known member."""

@@ -5,9 +5,11 @@ them together is that each node goes on trying those that it should be with: the
 was told to join by, which it never forgets, and *former* peers, which it has lost or seen leave. A
 node that begins a new life without a word of the old one is found so by those who knew it.
 
-Each is tried after a pause that doubles, up to `PAUSE_DOUBLINGS_MAX` times, and is up to as long
-again by a keyed draw: for ever, ever more rarely, and not by all at once. Who has been found in the
-network is no longer sought; a contact is still tried from time to time.
+A node that is sought is tried again after an eighth of the time for which it has been, from an
+eighth of a period up to four periods, and up to as long again by a keyed draw: for ever, ever more
+rarely, and not by all at once. So whoever starts again is found soon, measured by how long it was
+away. Who has been found in the network is no longer sought; a contact is still tried from time to
+time.
 
 `Probing` says whose turn it is. What it means to be found is the overlay's affair.
 """
@@ -21,7 +23,7 @@ from peersub.overlays.core.draws import draw_below
 from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["CONTACTS_MAX", "FORMER_MAX", "PAUSE_DOUBLINGS_MAX", "Probing", "Sought"]
+__all__ = ["CONTACTS_MAX", "FORMER_MAX", "PAUSE_SHARE", "Probing", "Sought"]
 
 CONTACTS_MAX = 32
 """Contacts that are remembered: the ones named first."""
@@ -29,19 +31,23 @@ FORMER_MAX = 64
 """Former peers that are remembered: the ones lost last."""
 PROBES_MAX = 8
 """Nodes that are tried at a time."""
-PAUSE_DOUBLINGS_MAX = 4
-"""How often the pause before the next attempt doubles."""
-FOUND_DOUBLINGS = 7
-"""How often it has, before a contact that is in the network is tried again."""
+PAUSE_SHARE = 8
+"""A pause is this part of the time for which a node has been sought, and of a period at least."""
+PAUSE_PERIODS_MAX = 4
+"""Periods of the longest pause."""
+FOUND_PERIODS = 128
+"""Periods after which a contact that is in the network is tried again."""
 
 
 class Sought:
     """A node that is tried again."""
 
-    __slots__ = ("attempts", "due_ms", "is_contact", "is_missing", "key", "lost_ms", "peer")
+    __slots__ = ("due_ms", "is_contact", "is_missing", "key", "lost_ms", "peer", "since_ms")
 
-    def __init__(self, is_contact: bool) -> None:
+    def __init__(self, is_contact: bool, since_ms: int) -> None:
         self.is_contact = is_contact
+        self.since_ms = since_ms
+        """When the search for it began."""
         self.is_missing = True
         """Whether it has not been found in the network since."""
         self.peer: PeerId | None = None
@@ -50,7 +56,6 @@ class Sought:
         """When it was lost."""
         self.key: int | None = None
         """Where it stood then, in an overlay in which nodes stand somewhere."""
-        self.attempts = 0
         self.due_ms = 0
 
 
@@ -61,7 +66,7 @@ class Probing:
         me: the peer.
         seed: what keyed draws depend on.
         timer: the overlay's name for the timer, which it hands to `take_due`.
-        period_ms: the first pause; 0 to try nobody.
+        period_ms: what pauses are measured by; 0 to try nobody.
         emit: takes the timer.
     """
 
@@ -92,13 +97,13 @@ class Probing:
                 known.is_contact = True
             elif count < CONTACTS_MAX:
                 count += 1
-                self.sought[node] = Sought(is_contact=True)
+                self.sought[node] = Sought(is_contact=True, since_ms=now_ms)
                 self._plan(node, now_ms)
 
     def lost(self, peer: PeerId, now_ms: int, key: int | None = None) -> None:
         """A peer is gone: look for its node, soon at first."""
         known = self.sought.pop(peer.node, None)
-        each = self.sought[peer.node] = Sought(known is not None and known.is_contact)
+        each = self.sought[peer.node] = Sought(known is not None and known.is_contact, now_ms)
         each.peer = peer
         each.lost_ms = now_ms
         each.key = key
@@ -117,15 +122,12 @@ class Probing:
             return
         each.is_missing = False
         each.peer = each.lost_ms = each.key = None
-        each.attempts = FOUND_DOUBLINGS
         self._plan(node, now_ms)
 
     def soon(self, node: str, now_ms: int) -> None:
         """The node is there, and it is not known yet where: look again after the first pause."""
-        each = self.sought.get(node)
-        if each is not None and each.attempts:
-            each.attempts = 0
-            self._plan(node, now_ms)
+        self.sought[node].since_ms = now_ms
+        self._plan(node, now_ms, is_soon=True)
 
     @property
     def missing(self) -> list[str]:
@@ -137,18 +139,20 @@ class Probing:
         self._armed_ms = None
         due = [node for node, each in self.sought.items() if each.due_ms <= now_ms][:PROBES_MAX]
         for node in due:
-            each = self.sought[node] = self.sought.pop(node)
-            each.attempts = min(each.attempts + 1, PAUSE_DOUBLINGS_MAX)
+            self.sought[node] = self.sought.pop(node)
             self._plan(node, now_ms)
         self.arm(now_ms)
         return due
 
-    def _plan(self, node: str, now_ms: int) -> None:
+    def _plan(self, node: str, now_ms: int, *, is_soon: bool = False) -> None:
         each = self.sought[node]
-        pause_ms = self._period_ms << each.attempts
-        if not pause_ms:
+        if not self._period_ms:
             each.due_ms = now_ms
             return
+        pause_ms = FOUND_PERIODS * self._period_ms
+        if each.is_missing or is_soon:
+            share_ms = max(now_ms - each.since_ms, self._period_ms) // PAUSE_SHARE
+            pause_ms = min(max(share_ms, 1), PAUSE_PERIODS_MAX * self._period_ms)
         about = (self._me.node, self._me.incarnation, node, now_ms)
         each.due_ms = now_ms + pause_ms + draw_below(pause_ms, self._seed, "probe", *about)
         self.arm(now_ms)
