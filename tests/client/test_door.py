@@ -83,12 +83,12 @@ class Listed:
         return [(message.publication.id, *message.numbers) for message in self.taken(Delivered)]
 
 
-def door_of(node, identity="", rules=None, holders=None, label="c1"):
+def door_of(node, identity="", rules=None, holders=None, label="c1", features=()):
     connection = Listed(identity)
     door = ClientDoor(
         node, connection, NetworkName("chord", "net"), label=label, rules=rules, holders=holders
     )
-    door.on_messages([ClientHello(CLIENT_VERSION, (), "me")])
+    door.on_messages([ClientHello(CLIENT_VERSION, features, "me")])
     assert connection.taken(ClientWelcome) == [
         ClientWelcome("fake:1", CLIENT_VERSION, "chord", "net", (KEYS,))
     ]

@@ -16,6 +16,8 @@ from peersub.client.local import LocalLink
 from peersub.client.moving import Moves
 from peersub.client.session import Session
 from peersub.filters.filter import Filter
+from peersub.overlays.core.event_keys import network_key
+from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import NetworkName, OpenRules
 from peersub.wire.client_messages import ClientHello, MoveProposed, SubscribeWanted
@@ -137,6 +139,20 @@ async def test_events_that_come_on_both_ways_are_handed_out_once(monkeypatch):
         here.home.node.emit(2, 3)
         assert await numbers(subscription) == [1, 2, 3]
         assert len(here.home.sink_names()) == len(here.other.sink_names()) == 1
+
+
+@on_loop
+async def test_what_another_publisher_calls_the_same_is_handed_out_as_well(monkeypatch):
+    monkeypatch.setattr(moving, "OVERLAP_S", 3_600)
+    here = await world()
+    events = [Publication("e", {"n": n}, key=network_key(bytes(n))) for n in (1, 2)]
+    async with here.client, here.client.subscribe("n > 0") as subscription:
+        here.home.propose("other:1")
+        await until(lambda: here.other.sink_names())
+        for node in (here.home.node, here.other.node):
+            for event in events:
+                node.deliver(event)
+        assert await numbers(subscription) == [1, 2]
 
 
 @pytest.mark.parametrize("trouble", ["unreachable", "refused", "not-ready", "narrowed", "foreign"])

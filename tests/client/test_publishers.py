@@ -11,12 +11,18 @@ from client.test_door import door_of, wanted
 from client.turns import on_loop, settle, until
 from peersub import Publisher, connect, join
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.event_keys import network_batch_key, network_key, publisher_key
+from peersub.overlays.core.event_keys import (
+    network_batch_key,
+    network_key,
+    publisher_key,
+    token_of,
+)
 from peersub.overlays.core.publication import Publication
 from peersub.wire import encode
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
     KEYS,
+    TOKENS,
     ClientHello,
     ClientWelcome,
     Delivered,
@@ -140,6 +146,14 @@ async def test_subscribers_see_the_id_and_never_the_key():
     assert delivered.publication.id == "e"
     assert delivered.publication.given_key is None
     assert encode(delivered) == encode(Delivered(Publication("e", {"n": 1}), (1,), delivered.hops))
+    # A client that wants to tell events apart gets a token; from the key, and no key itself.
+    door, connection = door_of(node, label="c2", features=(TOKENS,))
+    door.on_messages([wanted(1, credit=10)])
+    node.deliver(event)
+    await settle()
+    (delivered,) = connection.taken(Delivered)
+    assert delivered.publication.id == "e"
+    assert delivered.publication.key == token_of(event.key) != event.key
 
 
 @on_loop
@@ -218,3 +232,25 @@ async def test_a_durable_consumer_gets_what_several_publishers_call_the_same():
         async with asyncio.timeout(20):
             rest = [(await anext(again)).attributes["n"] for _ in range(3)]
         assert rest == [11, 2, 12]
+
+
+@on_loop
+async def test_after_a_reconnection_doubles_are_passed_over_and_others_of_the_same_id_are_not():
+    here = await World().connect()
+    by_one, by_other = (
+        Publication("same", {"n": number}, key=network_key(secret))
+        for number, secret in enumerate((b"one", b"other"))
+    )
+    subscription = here.client.subscribe("n >= 0", durable="d", auto_acknowledge=False)
+    await subscription.ready()
+    here.node.deliver(by_one)
+    assert (await anext(subscription)).attributes["n"] == 0
+    here.lose()
+    here.node.deliver(by_other)
+    await here.connect()
+    # The first one comes again, since nobody acknowledged it.
+    taken = await subscription.take(timeout=5)
+    assert [each.event.attributes["n"] for each in taken] == [1]
+    await subscription.acknowledge(taken[0])
+    await settle()
+    assert list(here.node.acknowledged.values()) == [2]

@@ -4,7 +4,7 @@ A node may say that a subscription would be in better company on another node (`
 client then makes a link to that node, as the same client with the same certificate; subscribes
 there, as well; waits until that is ready; waits for a while longer, in which what is under way to
 the old node arrives (`OVERLAP_S`); and only then unsubscribes at the old one. Events that come on
-both ways are handed out once, by their ids.
+both ways are handed out once.
 
 If the other node cannot be reached, is of another network, does not take the client, grants it less
 than the old one does, or is not ready in time, everything stays as it was. Should a link to such a

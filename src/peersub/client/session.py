@@ -29,6 +29,7 @@ from peersub.wire.client_messages import (
     MOVES,
     PHASES,
     REDELIVERIES,
+    TOKENS,
     Answered,
     Batch,
     ClientHello,
@@ -204,7 +205,8 @@ class Session:
         self._link = link
         greeting: asyncio.Future[ClientWelcome] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        features = (KEYS, LOSSES, PHASES, REDELIVERIES, *((BATCHES,) if _has_columns() else ()))
+        features: tuple[str, ...] = (KEYS, LOSSES, PHASES, REDELIVERIES, TOKENS)
+        features += (BATCHES,) if _has_columns() else ()
         features += (MOVES,) if self.moves else ()
         link.send((ClientHello(CLIENT_VERSION, features, self.name),))
         return await greeting

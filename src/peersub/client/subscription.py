@@ -5,7 +5,8 @@ granted (`CREDIT_MAX`); credit is granted anew as events are taken. The rest wai
 
 A durable subscription is acknowledged: by default an event is, when the next one is asked for, or
 when the subscription is left in good order. After a reconnection the node begins with what was not
-acknowledged; events that are here already are passed over (`seen_events`).
+acknowledged; events that are here already are passed over. They are known by what tells them from
+others of the same id (`wire.client_messages.TOKENS`): publishers may use the same ids.
 
 A subscription that is not durable may move to another node (`moving`), and change its filter. It
 then has a second *leg* for a while (`leg`), and events that come on both are handed out once.
@@ -24,7 +25,6 @@ from peersub.client.errors import ClientError, NotReadyError, SubscriptionEndedE
 from peersub.client.leg import Leg
 from peersub.client.moving import Moves
 from peersub.client.options import Delivery, SubscriptionOptions
-from peersub.client.seen_events import REMEMBERED_MAX, EventName, SeenEvents
 from peersub.client.session import Session
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
@@ -42,6 +42,8 @@ __all__ = ["Subscription"]
 
 CREDIT_MAX: Final = 8_192
 """Events that wait on the client's side of a subscription."""
+REMEMBERED_MAX: Final = 16_384
+"""The last events of a subscription that is durable or may move."""
 TAKEN_AT_ONCE: Final = 1_024
 """Events that `take` gives, unless it is told otherwise."""
 ACKNOWLEDGE_EVERY: Final = 64
@@ -85,19 +87,20 @@ class Subscription:
         """The leg that is to take the place of the first."""
         self._dropped_before = 0
         """What was dropped on connections that are gone."""
-        self._queue: deque[tuple[Publication, int, int | None, Leg, EventName]] = deque()
+        self._queue: deque[tuple[Publication, int, int | None, Leg]] = deque()
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_over = False
         self._is_draining = False
         self._failure: str | None = None
         self._has_begun = False
-        self._seen = SeenEvents()
-        self._unacknowledged: dict[EventName, int] = {}
-        """Events that came and were not acknowledged, in order, and their positions."""
-        self._handed: EventName | None = None
+        self._seen: dict[bytes, None] = {}
+        """The keys of the last events."""
+        self._unacknowledged: dict[bytes, tuple[str, int]] = {}
+        """Events that came and were not acknowledged, in order: their keys, ids and positions."""
+        self._handed: bytes | None = None
         """The last event that was handed out."""
-        self._taken: EventName | None = None
+        self._taken: bytes | None = None
         """The last event that counts as taken, if the node has not heard of it."""
         self._handed_count = 0
         self._leg.stand()
@@ -259,20 +262,22 @@ class Subscription:
         Raises:
             ValueError: the event is not one that came, or it was acknowledged before.
         """
-        name = self._handed if last is None else self._name_waiting(last)
-        if self.is_durable and name is not None:
-            if last is not None and name not in self._unacknowledged:
-                raise ValueError(f"the event {name[0]!r} does not wait to be acknowledged")
-            self._acknowledge_up_to(name)
+        if not self.is_durable:
+            return
+        key = self._handed if last is None else self._key_waiting(last)
+        if key is not None:
+            self._acknowledge_up_to(key)
 
-    def _name_waiting(self, last: Delivery | Event) -> EventName:
+    def _key_waiting(self, last: Delivery | Event) -> bytes:
         """Of an event that is to be acknowledged; of several with its id, of the first."""
         event = last.event if isinstance(last, Delivery) else last
-        name = (event.id, (isinstance(last, Delivery) and last.position) or 0)
-        if name in self._unacknowledged:
-            return name
-        waiting = (each for each in self._unacknowledged if each[0] == event.id)
-        return next(waiting, name) if isinstance(last, Event) else (event.id, 0)
+        at = last.position if isinstance(last, Delivery) else None
+        # Over another connection the same event may have come with another position.
+        for exactly in (True, False):
+            for key, (event_id, position) in self._unacknowledged.items():
+                if event_id == event.id and (not exactly or at in (None, position)):
+                    return key
+        raise ValueError(f"the event {event.id!r} does not wait to be acknowledged")
 
     async def close(self, *, forget: bool = False) -> None:
         """End the subscription. A durable one goes on at the node, unless it is to `forget` it."""
@@ -386,10 +391,10 @@ class Subscription:
         return self._hand_out()
 
     def _hand_out(self) -> Delivery:
-        publication, hops, position, leg, name = self._queue.popleft()
+        publication, hops, position, leg = self._queue.popleft()
         leg.waiting -= 1
         if position is not None:
-            self._handed = name
+            self._handed = publication.key
             self._handed_count += 1
         leg.owe()
         return Delivery(publication.event, hops, position)
@@ -406,15 +411,15 @@ class Subscription:
             self._acknowledge_up_to(self._taken)
             self._taken = None
 
-    def _acknowledge_up_to(self, name: EventName) -> None:
-        if name not in self._unacknowledged:
+    def _acknowledge_up_to(self, key: bytes) -> None:
+        if key not in self._unacknowledged:
             return
         position = -1
         for each in list(self._unacknowledged):
-            position = max(position, self._unacknowledged.pop(each))
-            if each == name:
+            position = max(position, self._unacknowledged.pop(each)[1])
+            if each == key:
                 break
-        if name == self._handed:
+        if key == self._handed:
             self._handed = None
         self._handed_count = 0
         self._acknowledge(position)
@@ -443,28 +448,35 @@ class Subscription:
         """An event; one that has come before, on another leg or connection, is passed over."""
         if position is not None and self._is_draining:
             return  # It stays in the log, for who comes next.
-        name = (publication.id, 0)
         if position is not None:
-            name = self._seen.name_of(publication.id, position)
-            is_new = self._is_new(name, position)
+            is_new = self._is_new(publication, position)
         else:
             may_double = self._coming is not None or leg.session.hears_moves
-            is_new = not may_double or self._seen.add(name)
+            is_new = not may_double or self._remember(publication.key)
         if not is_new:
             leg.owe()
             return
         leg.waiting += 1
-        self._queue.append((publication, hops, position, leg, name))
+        self._queue.append((publication, hops, position, leg))
         self._news.set()
 
-    def _is_new(self, name: EventName, position: int) -> bool:
-        if not self._seen.add(name):
-            if name in self._unacknowledged:
-                self._unacknowledged[name] = position
+    def _remember(self, key: bytes) -> bool:
+        """Whether the event is new; it is known from now on."""
+        is_new = key not in self._seen
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED_MAX:
+            del self._seen[next(iter(self._seen))]
+        return is_new
+
+    def _is_new(self, publication: Publication, position: int) -> bool:
+        key = publication.key
+        if not self._remember(key):
+            if key in self._unacknowledged:
+                self._unacknowledged[key] = (publication.id, position)
             elif not self._unacknowledged:
                 self._acknowledge(position)
             return False
-        self._unacknowledged[name] = position
+        self._unacknowledged[key] = (publication.id, position)
         if len(self._unacknowledged) > REMEMBERED_MAX:
             # Later ones stand for it: what is acknowledged, is up to a position.
             del self._unacknowledged[next(iter(self._unacknowledged))]
@@ -498,7 +510,6 @@ class Subscription:
         if leg is not self._leg:
             return
         self._dropped_before = self.dropped
-        self._seen.on_lost()
         if not self.is_durable:
             self.gaps += 1
         if self._coming is not None and self._coming.is_ready:

@@ -51,6 +51,7 @@ from peersub.wire.client_messages import (
     MOVES,
     PHASES,
     REDELIVERIES,
+    TOKENS,
     Acknowledged,
     Answered,
     ClientHello,
@@ -246,6 +247,7 @@ class ClientDoor:
             self._hears_moves = MOVES in message.features
             self._hears_losses = LOSSES in message.features
             self._outbox.tells_again = REDELIVERIES in message.features
+            self._outbox.tells_tokens = TOKENS in message.features
             self._publications.tells_seen = KEYS in message.features
             self.client_name = message.name
             network = self._network

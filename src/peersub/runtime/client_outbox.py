@@ -3,7 +3,7 @@
 An event that several subscriptions want leaves as one message. For each subscription the order is
 that in which it got the events: an event joins the one before it only, or would overtake others.
 Events of a batch come subscription by subscription, and leave in the order of their places in it.
-Keys of events do not leave: subscribers know them by their ids.
+Keys of events do not leave: clients get tokens made of them, if they want them, beside the ids.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from peersub.wire.client_messages import (
     DeliveredBatch,
     SubscriptionPhase,
     SubscriptionPhases,
+    for_subscriber,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class ClientOutbox:
         size: of the events, in bytes, about.
         batch: whose events are among them; others may only follow.
         tells_again: whether the client wants to hear which events may have come before.
+        tells_tokens: whether it wants to tell events from others of the same id.
     """
 
     __slots__ = (
@@ -84,11 +86,13 @@ class ClientOutbox:
         "batch",
         "size",
         "tells_again",
+        "tells_tokens",
     )
 
     def __init__(self) -> None:
         self.size = 0
         self.tells_again = False
+        self.tells_tokens = False
         self.batch: Batch | None = None
         self._outgoing: list[_Outgoing] = []
         self._rows: list[tuple[int, np.ndarray]] = []
@@ -160,7 +164,8 @@ class ClientOutbox:
             (number, np.searchsorted(union, rows).astype(PLACE_TYPE).tobytes())
             for number, rows in self._rows
         )
-        return DeliveredBatch(self.batch.part(union).with_key(None), wanted, self._hops)
+        part = for_subscriber(self.batch.part(union), with_token=self.tells_tokens)
+        return DeliveredBatch(part, wanted, self._hops)
 
     def taken(self) -> list[Delivered | DeliveredAgain | DeliveredBatch]:
         """The messages, in their order; the outbox is empty from now on."""
@@ -175,7 +180,7 @@ class ClientOutbox:
         outgoing, self._outgoing, self.size = self._outgoing, [], 0
         messages += [
             (DeliveredAgain if each.publication.again and self.tells_again else Delivered)(
-                each.publication.with_key(None),
+                for_subscriber(each.publication, with_token=self.tells_tokens),
                 tuple(each.numbers),
                 each.hops,
                 tuple(each.positions) if each.is_durable else (),

@@ -20,7 +20,12 @@ from typing import Final, TypeVar
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.batch_bounds import BatchSizeError
-from peersub.overlays.core.event_keys import network_batch_key, network_key, publisher_key
+from peersub.overlays.core.event_keys import (
+    network_batch_key,
+    network_key,
+    publisher_key,
+    token_of,
+)
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
 
@@ -32,6 +37,7 @@ __all__ = [
     "MOVES",
     "PHASES",
     "REDELIVERIES",
+    "TOKENS",
     "Acknowledged",
     "Answered",
     "Batch",
@@ -63,6 +69,7 @@ __all__ = [
     "SubscriptionPhases",
     "SubscriptionState",
     "UnsubscribeWanted",
+    "for_subscriber",
     "in_network",
     "publisher_key",
 ]
@@ -95,6 +102,11 @@ client: it wants to hear of that."""
 
 PHASES: Final = "phases"
 """A feature of the client: it takes what has become of many subscriptions in one message."""
+
+
+TOKENS: Final = "tokens"
+"""A feature of the client: events come with what tells them from others of the same id, so that it
+recognises those that come again after a reconnection, or from another node (`for_subscriber`)."""
 
 
 class Overflow(IntEnum):
@@ -131,6 +143,12 @@ def in_network(published: _Published) -> _Published:
         return published
     is_batch = isinstance(published, Batch)
     return published.with_key(network_batch_key(claimed) if is_batch else network_key(claimed))
+
+
+def for_subscriber(published: _Published, *, with_token: bool) -> _Published:
+    """What the network knows, as a client gets it: the id, and a token if it wants that."""
+    key = published.given_key
+    return published.with_key(token_of(key) if with_token and key is not None else None)
 
 
 @dataclass(frozen=True, slots=True)

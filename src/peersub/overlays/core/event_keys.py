@@ -46,6 +46,7 @@ __all__ = [
     "short_id",
     "split_event_id",
     "split_name",
+    "token_of",
 ]
 
 KEY_BYTES: Final = 16
@@ -105,6 +106,21 @@ def network_key(claimed: bytes) -> bytes:
 def network_batch_key(claimed: bytes) -> bytes:
     """The key of a batch of which a client sent this hash."""
     return row_key(blake2b(claimed, digest_size=KEY_BYTES, person=b"peersub batch").digest(), 0)
+
+
+def token_of(key: bytes) -> bytes:
+    """What a subscriber's client is told instead of a key: it looks like one, and hides it.
+
+    All nodes make the same token of a key, whether an event of a batch comes in it or alone.
+
+    >>> batch = batch_key_of_id("b7")
+    >>> token_of(row_key(batch, 12)) == row_key(token_of(batch), 12)
+    True
+    """
+    number = number_of(key)
+    hidden = key if number is None else key[:PREFIX_BYTES]
+    token = blake2b(hidden, digest_size=KEY_BYTES, person=b"peersub token").digest()
+    return _alone(token) if number is None else row_key(token, number)
 
 
 def key_of_id(event_id: str) -> bytes:
