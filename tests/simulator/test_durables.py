@@ -18,8 +18,15 @@ from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
 NODES_MAX = 12
 SEEDS = 12
 SEEDS_MAX = 60
-DISK_LIES = MIRRORS_FROM + 1_062
 """A planted mistake is found with fewer."""
+DISK_LIES = MIRRORS_FROM + 1_062
+SUSPENDED = MIRRORS_FROM + 3_003
+"""A subscription is suspended, and its home comes back without its disk."""
+MENDED = {
+    SUSPENDED: "its consumer is told of the gap",
+    MIRRORS_FROM + 2_591: "the disk of the home is lost, and the mirror is not there",
+    MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
+}
 
 
 def scenarios(count: int) -> list[Scenario]:
@@ -55,6 +62,17 @@ def test_a_subscription_that_a_lying_disk_forgot_is_not_ended(
         monkeypatch.setattr(LifeMark, "is_lost", lambda *_: False)
     violations = run_scenario(swarm_scenario(DISK_LIES, "chord")).violations
     assert bool(violations) is not is_known, violations[:3]
+
+
+@pytest.mark.parametrize("seed", MENDED, ids=MENDED.values())
+def test_a_seed_that_once_failed(seed: int) -> None:
+    assert run_scenario(swarm_scenario(seed, "chord")).violations == []
+
+
+def test_a_gap_that_is_not_told_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HomeSide, "on_suspended", lambda *_: None)
+    rules = {each.rule for each in run_scenario(swarm_scenario(SUSPENDED, "chord")).violations}
+    assert rules == {"durable-missed"}
 
 
 def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ writes reach mirrors as they reach the overlay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -209,6 +209,18 @@ class HeldDisk:
                 else:
                     del events[event_id]
 
+    def held(self) -> Iterator[tuple[str, str, str]]:
+        """All events on the disk, each with a subscription that it is held for, and its home."""
+        for name, log in self.log.items():
+            yield from ((self.me, name, event) for event in log)
+        for home, events in self.retained.items():
+            for event, (_, copy) in events.items():
+                yield from ((home, name, event) for name in copy.names)
+
+    def knows(self, home: str, name: str) -> bool:
+        """Whether the disk has a subscription of a home."""
+        return name in self.durables if home == self.me else (home, name) in self.mirrored
+
     def has(self, home: str, name: str, event: str) -> bool:
         """Whether the disk has an event for a subscription of a home."""
         if home == self.me:
@@ -227,7 +239,7 @@ class Durables:
 
     def __init__(self, settings: MirrorSettings, checker: DurableChecker) -> None:
         self.checker = checker
-        checker.on_disks = self._on_disks
+        checker.on_disks, checker.is_known = self._on_disks, self._is_known
         self._fault_ms = -FAULT_FORGOTTEN_MS
         self._settings = settings
         self._simulation: Simulation = None  # type: ignore[assignment]
@@ -242,11 +254,15 @@ class Durables:
         """Per subscription the life of its home in which its consumer is about to take."""
         self._given: dict[str, set[str]] = {}
         """Per subscription, what its consumer may have got before its home started again."""
+        self._known: dict[str, set[str]] = {}
+        """Per host the durable subscriptions that it has, on disk or about to be."""
+        self._served_ms: dict[str, int] = {}
+        """Since when subscriptions are served, in this life of their home."""
         self._recreated: set[tuple[str, str]] = set()
         """Homes, and their subscriptions of former lives whose disk was lost: whatever
         comes for them may have been taken before."""
         self._did: dict[type, Callable[[Host, Any], None]] = {
-            SayReady: lambda host, task: self.checker.ready(self._simulation.now_ms, task.name),
+            SayReady: self._say_ready,
             NoteGap: self._note_gap,
             NameLoss: self._name_loss,
             ReadMark: lambda host, task: self._mark_later(host),
@@ -293,6 +309,7 @@ class Durables:
         disk = self._disks[host.name] = HeldDisk(host.name)
         for entry in entries:
             disk.apply(entry)
+        self._known[host.name] = set(disk.durables)
         life = Life(host.incarnation, disk.commits)
         lives = (*disk.lives, life)
         mirrored = disk.mirrored.values()
@@ -322,6 +339,8 @@ class Durables:
     def restored(self, host: Host) -> None:
         """The overlay of a node knows what its disk held."""
         disk = self._disks[host.name]
+        for name in [name for name, home in self._homes.items() if home == host.name]:
+            self._served_ms.pop(name, None)
         for name, wanted in disk.durables.items():
             self._given[name] = set(disk.log[name])
             self._tell(host, DurableKept(name, wanted, restored=True))
@@ -336,25 +355,34 @@ class Durables:
             return None
         return sum(disk.has(home, name, event) for disk in self._disks.values())
 
+    def _is_known(self, name: str, node: str) -> bool:
+        """Whether a node is linked, over others perhaps, to one that knows of a subscription."""
+        home, hosts = self._homes[name], self._simulation.hosts
+        can_talk = self._simulation.network.can_talk
+        reached, ahead = {node}, [node]
+        while ahead:
+            host = hosts[ahead.pop()]
+            if self._disks[host.name].knows(home, name):
+                return True
+            linked = [hosts[other] for other in host.links if other not in reached]
+            near = [each.name for each in linked if each.is_on and can_talk(host, each)]
+            reached.update(near)
+            ahead += near
+        return False
+
     def lost(self, host: Host, before: Sequence[Any]) -> None:
-        """A disk lost entries: what no other disk has is nobody's fault."""
+        """A disk lost entries."""
         was = HeldDisk(host.name)
         for entry in before:
             was.apply(entry)
         # What it knew of deliveries may be lost as well.
         self._recreated.update((host.name, name) for name in was.durables)
-        others = [disk for name, disk in self._disks.items() if name != host.name]
-        held = [(host.name, name, event) for name in was.log for event in was.log[name]]
-        for home, events in was.retained.items():
-            held += [(home, name, event) for event in events for name in events[event][1].names]
         now = self._disks[host.name]
-        for home, name, event in held:
-            if not any(disk.has(home, name, event) for disk in (*others, now)):
-                self.checker.excuse(name, event)
+        for home, name, event in was.held():
+            if not now.has(home, name, event):
+                self.checker.lost(name, event, host.name)
         for name, home in self._homes.items():
-            on_disks = self._disks.values()
-            known = any((home, name) in disk.mirrored for disk in on_disks)
-            if not known and name not in self._disks[home].durables:
+            if not any(disk.knows(home, name) for disk in self._disks.values()):
                 self.checker.ended(name)
 
     # --- subscriptions -------------------------------------------------------------------------
@@ -368,6 +396,8 @@ class Durables:
         self._make(host, name, wanted)
 
     def _make(self, host: Host, name: str, wanted: Filter) -> None:
+        self._known[host.name].add(name)
+
         def stored() -> None:
             self._tell(host, self._mark(host))
             self._tell(host, DurableKept(name, wanted))
@@ -382,6 +412,7 @@ class Durables:
     def end(self, host: Host, name: str) -> None:
         """It is wanted no more."""
         del self._homes[name]
+        self._known[host.name].discard(name)
         self.checker.ended(name)
         host.open_subscriptions.pop(name, None)
         self._write(host, DurableGone(name))
@@ -448,10 +479,14 @@ class Durables:
         return found
 
     def finish(self) -> None:
-        """The run is over: a consumer whose home is not there takes nothing."""
+        """The run is over: a consumer whose home is not there takes nothing, nor gives who is."""
         for name, home in self._homes.items():
             if not self._simulation.hosts[home].is_on:
                 self.checker.ended(name)
+        for node, disk in self._disks.items():
+            if not self._simulation.hosts[node].is_on:
+                for _, name, event in disk.held():
+                    self.checker.lost(name, event, node)
 
     # --- what mirror peers ask -----------------------------------------------------------------
 
@@ -459,9 +494,13 @@ class Durables:
         """Do what a mirror peer asks for."""
         self._did[type(task)](host, task)
 
+    def _say_ready(self, host: Host, task: SayReady) -> None:
+        self._served_ms[task.name] = self._simulation.now_ms
+        self.checker.ready(self._simulation.now_ms, task.name)
+
     def _note_gap(self, host: Host, task: NoteGap) -> None:
         for name in task.names:
-            self.checker.ended(name)
+            self.checker.gap(name, task.since_ms, self._served_ms.get(name))
 
     def _name_loss(self, host: Host, task: NameLoss) -> None:
         self.losses_named += 1
@@ -515,8 +554,8 @@ class Durables:
         taken: dict[str, list[str]] = {}
         for each in holds.held:
             for name in each.names:
-                if holds.home == host.name and name not in disk.durables:
-                    continue
+                if holds.home == host.name and name not in self._known[host.name]:
+                    continue  # One that is about to be on disk misses all.
                 if not disk.has(holds.home, name, each.event_id):
                     missing[each.event_id] = None
                 elif each.event_id in disk.taken.get(name, ()):

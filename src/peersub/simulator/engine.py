@@ -276,6 +276,9 @@ class Simulation:
         host = self.network.hosts[name]
         assert host.node is None, f"{name} is on"
         self._observe(Fault(self.now_ms, FaultKind.RESTART, nodes=(name,), disk=disk))
+        if not contacts and self.living() and not self.network.is_partitioned:
+            # Two networks from now on, which can find each other.
+            self._observe(Fault(self.now_ms, FaultKind.HEAL, detail=f"{name} begins alone"))
         host.incarnation += 1
         host.disk_free_ms = 0
         host.node = self._make_node(name, host.incarnation)

@@ -123,6 +123,8 @@ class HomeSide:
         self._choose_from_ms = 0
         self._dial_ms = self._pause_ms = 0
         self._reserves: dict[str, None] = {}
+        self._recreating: dict[str, int | None] = {}
+        """Names that are made anew, and since when nobody kept their events, if that is so."""
         self._former: dict[str, bool] = {}
         """Nodes that hold something, and are no helper any more: whether they said all."""
 
@@ -185,6 +187,9 @@ class HomeSide:
         if fact.restored and not self._durables:
             self._choose_from_ms = now_ms + self._settings.grace_ms
         self._durables[fact.name] = fact.filter
+        since_ms = self._recreating.pop(fact.name, None)
+        if since_ms is not None:
+            self._emit(MirrorWork(NoteGap((fact.name,), since_ms)))
         for node, helper in self._helpers.items():
             helper.ready.pop(fact.name, None)
             if node in self._links:
@@ -196,6 +201,7 @@ class HomeSide:
     def ended(self, name: str) -> None:
         """A durable subscription is no more."""
         self._unready.pop(name, None)
+        self._recreating.pop(name, None)
         if self._durables.pop(name, None) is None:
             return
         self.copies.ended(self._me, (name,))
@@ -400,6 +406,8 @@ class HomeSide:
             return
         unknown = tuple([each for each in subscriptions if each.name not in self._durables])
         if unknown and (is_other_log or is_lost):
+            for each in unknown:
+                self._recreating.setdefault(each.name, None)
             self._emit(MirrorWork(RecreateDurables(unknown)))
         elif unknown:
             self._send(node, MirrorEnded(tuple(each.name for each in unknown)))
@@ -461,6 +469,10 @@ class HomeSide:
         names = tuple(name for name in message.names if name in self._durables)
         if names:
             self._emit(MirrorWork(NoteGap(names, message.since_ms)))
+        for name in filter(self._recreating.__contains__, message.names):
+            before_ms = self._recreating[name]
+            since_ms = message.since_ms if before_ms is None else min(before_ms, message.since_ms)
+            self._recreating[name] = since_ms
 
     def _copy(self, node: str, name: str, now_ms: int) -> None:
         """Let a mirror have what the consumer of a subscription has not taken."""
