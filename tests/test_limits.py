@@ -25,8 +25,10 @@ FIXED = {
     "price of one filter": FILTER_PRICE_MAX,
     "bytes of one filter": FILTER_BYTES_MAX,
     "price of a row in routing tables": ROW_PRICE_MAX,
-    "durable subscriptions of a client": ClientLimits().durable_max,
-    "age of a durable subscription that nobody consumes": ClientLimits().abandoned_days,
+    "durable subscriptions of a client with a certificate": ClientLimits().durable_max,
+    "age of a durable subscription that nobody consumes, of a client with a certificate": (
+        ClientLimits().abandoned_days
+    ),
     "hours that publishers wait for a node with durable subscriptions": MirrorSettings().away_max_ms
     // HOUR_MS,
     "status questions of a client that wait": STATUS_WAITING_MAX,

@@ -263,8 +263,9 @@ DEAR = Filter("a RLIKE 'x+y' OR b RLIKE 'z+'")
 class Kept:
     """Durable subscriptions under permissions, at a time that a test tells."""
 
-    def __init__(self, text):
+    def __init__(self, text, durable_max=100):
         self.now_ms = 1_000
+        self.durable_max = durable_max
         self.store = MemoryStore(now_ms=lambda: self.now_ms)
         self.rules = PermittedRules(Permissions.parse(text), lambda: 0)
         self.open()
@@ -272,7 +273,9 @@ class Kept:
     def open(self):
         clock = lambda: self.now_ms  # noqa: E731
         self.budget = FilterBudget()
-        self.durables = DurableSubscriptions(self.store, clock, Counters(), self.rules, self.budget)
+        self.durables = DurableSubscriptions(
+            self.store, clock, Counters(), self.rules, self.budget, self.durable_max
+        )
 
     async def ended(self):
         """Those that were abandoned for too long."""
@@ -301,6 +304,25 @@ async def test_durable_subscriptions_of_an_identity_are_counted_with_or_without_
     here.open()
     with pytest.raises(ValueError, match="ann may have 2 durable subscriptions"):
         await here.attach("durable/ann/d")
+
+
+@on_loop
+async def test_durable_subscriptions_of_clients_that_nobody_knows_are_bounded_as_well():
+    here = Kept("[default]\nsubscribe = true", durable_max=4)
+    names = [f"durable//{letter}" for letter in "abcd"]
+    for name in names:
+        await here.attach(name)
+        here.durables.detach(name)
+    for name in ("durable//e", "durable/ann/e", "durable/node:n1/e"):
+        with pytest.raises(ValueError, match="this node has 4 durable subscriptions already"):
+            await here.attach(name)
+    await here.attach("audit")  # The node's own program is not bound.
+    await here.attach(names[0])
+    here.open()
+    with pytest.raises(ValueError, match="--limit durable_max=N"):
+        await here.attach("durable//e")
+    here.durables.remove(names[0])
+    await here.attach("durable//e")
 
 
 @on_loop

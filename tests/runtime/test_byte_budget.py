@@ -51,6 +51,25 @@ def test_a_greedy_client_leaves_others_their_part():
     assert budget.used < 2 * budget.node_max
 
 
+def fill(share, size, held):
+    while share.has_room(event := object(), size):
+        held.append(event)
+        share.hold(event, size)
+
+
+def test_many_clients_hold_no_more_than_twice_the_whole_and_leave_something():
+    budget, held = ByteBudget(4_000_000, 500_000), []
+    shares = [budget.share(origin="flood") for _ in range(1_000)]
+    for share in shares:
+        fill(share, 1_000, held)
+    assert budget.used <= 2 * budget.node_max
+    # Of another origin, one has as much as all of them.
+    other = budget.share(origin="other")
+    fill(other, 1_000, held)
+    assert other.used > 498_000
+    assert budget.used <= 2 * budget.node_max
+
+
 def test_however_clients_come_and_go_the_sums_hold():
     random = Random(3)
     budget = ByteBudget(50_000, 20_000)

@@ -1,14 +1,17 @@
 """Bytes that a node holds for its clients: bounded for each and for all, and shared fairly.
 
 Each client has up to `client_max`, and all of them up to `node_max`, first come, first served.
-Beyond that only those get more who hold less than an equal part of it: so a greedy client never
-takes another's room, and less than twice `node_max` is ever held.
+Beyond that only those get more who hold less than an equal part of it, and the more parts there
+are, the less than that: so a greedy client never takes another's room, and never more than twice
+`node_max` is held. Clients of one *origin* (an address, where nobody knows who they are) share one
+part: many connections gain nothing.
 
 What several hold, or one several times, counts once for each who holds it, once for the node.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 __all__ = ["ENTRY_BYTES", "ByteBudget", "ByteShare"]
@@ -30,13 +33,14 @@ class ByteBudget:
         self.node_max = node_max
         self.client_max = client_max
         self.used = 0
-        self._holders = 0
+        self._holders: Counter[str] = Counter()
+        """How many clients of each origin hold something."""
         self._counts: dict[int, int] = {}
         """How many clients hold something, by its identity."""
 
-    def share(self) -> ByteShare:
-        """For one more client."""
-        return ByteShare(self)
+    def share(self, origin: str = "") -> ByteShare:
+        """For one more client of this origin."""
+        return ByteShare(self, origin)
 
 
 class ByteShare:
@@ -46,11 +50,12 @@ class ByteShare:
         used: bytes that are held.
     """
 
-    __slots__ = ("_budget", "_held", "used")
+    __slots__ = ("_budget", "_held", "_origin", "used")
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: ByteBudget, origin: str) -> None:
         self.used = 0
         self._budget = budget
+        self._origin = origin
         self._held: dict[int, tuple[int, int]] = {}
         """How often something is held, and its size, by its identity."""
 
@@ -63,8 +68,11 @@ class ByteShare:
         more = ENTRY_BYTES + (0 if key in budget._counts else size)
         if budget.used + more <= budget.node_max:
             return True
-        holders = budget._holders if self.used else budget._holders + 1
-        return after * holders <= budget.node_max
+        beside, origins = budget._holders[self._origin], len(budget._holders)
+        parts = (beside or 1) * origins if self.used else (beside + 1) * (origins + (not beside))
+        # Equal parts, as they were when each was taken, would add up to several times the whole.
+        parts *= max(1, parts.bit_length() - 1)
+        return after * parts <= budget.node_max and budget.used + more <= 2 * budget.node_max
 
     def hold(self, content: object, size: int) -> None:
         """The client holds this, and keeps it until it is dropped as often as it was held."""
@@ -72,7 +80,7 @@ class ByteShare:
         times, known = self._held.get(key, (0, size))
         self._held[key] = (times + 1, known)
         if not self.used:
-            budget._holders += 1
+            budget._holders[self._origin] += 1
         self.used += ENTRY_BYTES
         budget.used += ENTRY_BYTES
         if not times:
@@ -98,4 +106,6 @@ class ByteShare:
             del budget._counts[key]
             budget.used -= size
         if not self.used:
-            budget._holders -= 1
+            budget._holders[self._origin] -= 1
+            if not budget._holders[self._origin]:
+                del budget._holders[self._origin]

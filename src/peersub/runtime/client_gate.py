@@ -106,16 +106,18 @@ class ClientGate:
         connection.trust(FOR_CLIENTS)
         connection.pace = self._pace
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
-        adapter.door = self.open(adapter, rules)
+        adapter.door = self.open(adapter, rules, connection.host)
         adapter.hold_frames(self._doors[adapter.door].publishing)
         adapter.door.on_messages(messages)
         return True
 
-    def open(self, connection: ClientConnection, rules: ClientRules | None = None) -> ClientDoor:
+    def open(
+        self, connection: ClientConnection, rules: ClientRules | None = None, address: str = ""
+    ) -> ClientDoor:
         """A door for a client; whoever made the connection tells it what the client says."""
         rules = rules or self._open_rules
         identity = connection.identity
-        usage = self._usages.connect(identity)
+        usage = self._usages.connect(identity, address)
         door = ClientDoor(
             self._node,
             connection,

@@ -105,18 +105,22 @@ class Usage:
 
 
 class Usages:
-    """By identity, as long as it has a connection; who has none is one of its own each time."""
+    """By identity, as long as it has a connection; who has none is one of its own each time.
+
+    Those without one share what is shared out fairly by their addresses.
+    """
 
     def __init__(self, limits: ServingLimits = DEFAULT_LIMITS) -> None:
         self.queued = ByteBudget(limits.queued_bytes_max, limits.client_bytes_max)
         self.publishing = ByteBudget(limits.publishing_bytes_max, limits.client_bytes_max)
         self._used: dict[str, Usage] = {}
 
-    def connect(self, identity: str) -> Usage:
-        """A connection of this identity begins."""
+    def connect(self, identity: str, address: str = "") -> Usage:
+        """A connection of this identity begins, from this address."""
         used = self._used.get(identity)
         if used is None:
-            used = Usage(self.queued.share(), self.publishing.share())
+            origin = identity or address
+            used = Usage(self.queued.share(origin), self.publishing.share(origin))
             if identity:
                 self._used[identity] = used
         used.connections += 1

@@ -41,6 +41,7 @@ from peersub.overlays.core.records import (
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
 from peersub.runtime.filter_budget import FilterBudget
+from peersub.runtime.limits import DEFAULT_LIMITS
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
     DurableOptions,
@@ -145,6 +146,7 @@ class DurableSubscriptions:
         counters: of what the disk refused.
         rules: what the owners of the subscriptions may see.
         budget: what their filters may cost the node.
+        durable_max: how many clients may have.
 
     Attributes:
         on_kept, on_removed: hear which durable subscriptions there are.
@@ -158,6 +160,7 @@ class DurableSubscriptions:
         counters: Counters,
         rules: DurableRules | None = None,
         budget: FilterBudget | None = None,
+        durable_max: int = DEFAULT_LIMITS.durable_max,
     ) -> None:
         self.on_kept: OnKept | None = None
         self.on_removed: Callable[[str], None] | None = None
@@ -172,7 +175,7 @@ class DurableSubscriptions:
         store.on_cut = self._on_cut
         self._rules = rules or OpenDurables()
         self._durables: dict[str, _Durable] = {}
-        self._shares = DurableShares(self._rules, budget or FilterBudget())
+        self._shares = DurableShares(self._rules, budget or FilterBudget(), durable_max)
         last = store.last_position()
         for each in store.durable_subscriptions():
             durable = self._add(each.name, each.filter, each.abandoned_ms or None)

@@ -19,6 +19,8 @@ class ServingLimits:
 
     subscriptions_max: int = 200_000
     """Of the node, those that are not durable."""
+    durable_max: int = 10_000
+    """Of the node, those that nobody consumes included; not those of its own program."""
     filter_units_max: int = 32_768
     """Units of the filters of all clients (`filters.price`), plain ones left out: what they may
     cost each event that the node sees."""

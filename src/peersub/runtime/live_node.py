@@ -229,7 +229,12 @@ class LiveNode:
         self._driver.transport = self._transport = transport
         transport.listener = self._driver
         self._durables = DurableSubscriptions(
-            store, self._clock.now_ms, self.counters, self._durable_rules, self.filter_budget
+            store,
+            self._clock.now_ms,
+            self.counters,
+            self._durable_rules,
+            self.filter_budget,
+            settings.limits.durable_max,
         )
         for wanted in self._durables.filters().values():
             self.bodies.note(wanted)
