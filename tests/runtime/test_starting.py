@@ -108,7 +108,7 @@ def test_a_seed_that_starts_again_as_it_did_first_is_in_the_network_again(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("overlay", ["flood", "tree", "containment", "dag", "reach"])
+@pytest.mark.parametrize("overlay", ["flood", "tree", "containment", "similarity", "dag", "reach"])
 def test_others_find_a_first_node_that_starts_again(overlay: str) -> None:
     async def run() -> None:
         addresses = free_addresses(2)

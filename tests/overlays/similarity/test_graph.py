@@ -193,6 +193,23 @@ def test_a_node_that_comes_back_brings_its_subscriptions_from_disk():
     graph.check_choices()
 
 
+@pytest.mark.parametrize("away_ms", [100, 3_600_000])
+@pytest.mark.parametrize("takes_leave", [True, False], ids=["leave", "crash"])
+def test_a_first_node_that_starts_again_and_knows_nobody_is_found(takes_leave, away_ms):
+    graph = grown(9, 4, clique_up_to=32)
+    if takes_leave:
+        graph.simulation.leave("n0")
+        graph.simulation.run_for(10_000)
+    else:
+        graph.simulation.crash(["n0"])
+    graph.simulation.run_for(away_ms)
+    graph.simulation.restart("n0", disk=Disk.LOST)
+    graph.subscribe("n0", "anew", "a = 1")
+    graph.settle()
+    (member,) = [member for member in graph.members if member.me.node == "n0"]
+    assert {peer.node for peer in member.neighbours()} == {"n1", "n2", "n3"}
+
+
 def test_equal_filters_of_a_node_share_a_member_until_the_last_is_gone():
     graph = Graph()
     graph.grow(2, [Filter("a = 1")])

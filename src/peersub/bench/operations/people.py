@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ AGAIN_S: Final = 0.25
 TAKEN_AT_ONCE: Final = 64
 
 
-class _Person:
+class _Person(ABC):
     """A client that goes on until it is told to stop."""
 
     def __init__(self, identity: str, folder: Path, node: str, facts: Facts) -> None:
@@ -53,8 +54,9 @@ class _Person:
             with suppress(asyncio.CancelledError):
                 await task
 
+    @abstractmethod
     async def _live(self) -> None:
-        raise NotImplementedError
+        """What it does until it is cancelled."""
 
 
 class Publisher(_Person):

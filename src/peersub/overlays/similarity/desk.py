@@ -7,16 +7,21 @@
   nothing of each other.
 * It offers its sample to the nodes that it has links to: at once to all of them when the sample has
   changed, else to one at a time.
-* It tries to reach nodes that it lost, so that parts of a split network find each other.
+* It goes on trying to reach nodes that it lost and those that it joined by (`core.probing`): so
+  parts of a split network find each other, and a node is found that starts again and knows nobody.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from peersub.overlays.core.causes import Timer
 from peersub.overlays.core.draws import draw
+from peersub.overlays.core.effects import SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.probing import Probing
 from peersub.overlays.semantic.hosting import ANY_LIFE
 from peersub.overlays.semantic.sample_messages import SampleEvents, SampleKeys, SampleOffered
 from peersub.overlays.similarity import messages as say
@@ -26,8 +31,9 @@ if TYPE_CHECKING:
     from peersub.overlays.similarity.member import SimilarityMember
     from peersub.overlays.similarity.peer import SimilarityPeer
 
-__all__ = ["Desk"]
+__all__ = ["PROBE", "Desk"]
 
+PROBE: Final = Timer("similarity/probe")
 CONTACTS_MAX: Final = 16
 """Members elsewhere that a desk remembers."""
 NODES_MAX: Final = 64
@@ -47,15 +53,15 @@ _KEPT_NODES: Final = 2
 class Desk:
     """The peer in slot 0."""
 
-    def __init__(self, host: SimilarityPeer) -> None:
+    def __init__(self, host: SimilarityPeer, emit: Callable[[SetTimer], None]) -> None:
         self.takes_part = False
+        self.probing = Probing(host.me, host.seed, PROBE, host.settings.probe_ms, emit)
         self._host = host
         self._contacts: dict[PeerId, Profile] = {}
         self._nodes: dict[str, None] = {}
         self._join_nodes: tuple[str, ...] = ()
         self._asked: dict[str, int] = {}
         """Nodes that were asked for members, and until when an answer is waited for."""
-        self._former: dict[str, int] = {}
         self._newcomers: list[SimilarityMember] = []
         """Members that wait for an answer about others, to begin their search."""
         self._turn = 0
@@ -67,9 +73,7 @@ class Desk:
     @property
     def is_awake(self) -> bool:
         """Whether there is anything to do as time goes by."""
-        return bool(
-            self._nodes or self._former or self._asked or self._join_nodes or self._host.links()
-        )
+        return bool(self._nodes or self._asked or self._join_nodes or self._host.links())
 
     def start(self, now_ms: int) -> None:
         """Begin a network."""
@@ -82,6 +86,7 @@ class Desk:
         if not self._join_nodes:
             self.start(now_ms)
             return
+        self.probing.add_contacts(self._join_nodes, now_ms)
         for node in self._join_nodes:
             self._remember_node(node)
         self._ask(self._join_nodes[0], now_ms)
@@ -111,6 +116,9 @@ class Desk:
         if node in self._asked or self._host.is_leaving:
             return
         self._asked[node] = now_ms + self._host.settings.answer_ms
+        self._send_wanted(node)
+
+    def _send_wanted(self, node: str) -> None:
         profiles = tuple(member.profile for member in self._host.members())
         message = say.MembersWanted(0, 0, profiles[: self._host.settings.answer_profiles])
         self._host.send(PeerId(node, ANY_LIFE), message)
@@ -151,7 +159,8 @@ class Desk:
         self, sender: PeerId, profiles: tuple[Profile, ...], nodes: tuple[str, ...], now_ms: int
     ) -> None:
         self._asked.pop(sender.node, None)
-        was_lost = self._former.pop(sender.node, None) is not None
+        was_missing = sender.node in self.probing.missing
+        self.probing.found(sender.node, now_ms)
         self.takes_part = True
         self._remember_node(sender.node)
         for node in nodes:
@@ -159,7 +168,7 @@ class Desk:
         self._remember(profiles)
         if not self._asked:
             self._let_newcomers_search(now_ms)
-        if was_lost:
+        if was_missing:
             for member in self._host.members():
                 member.search(now_ms)
 
@@ -208,13 +217,12 @@ class Desk:
     # --- as time goes by -----------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
-        """Ask again whom nobody answered, offer the sample, look for nodes that were lost."""
+        """Ask again where nobody answered, and offer the sample."""
         self._turn += 1
         for node in [node for node, until_ms in self._asked.items() if until_ms <= now_ms]:
             del self._asked[node]
         self._look_for_members(now_ms)
         self._offer_sample()
-        self._try_former(now_ms)
         if self.takes_part and not self._asked:
             self._let_newcomers_search(now_ms)
 
@@ -248,15 +256,12 @@ class Desk:
     def _drawn(self, purpose: str) -> int:
         return draw(self._host.seed, f"similarity/{purpose}", *self._host.me, self._turn)
 
-    def _try_former(self, now_ms: int) -> None:
-        """Ask the lost node that was tried longest ago."""
-        oldest_ms = now_ms - self._host.settings.former_horizon_ms
-        for node in [node for node, lost_ms in self._former.items() if lost_ms < oldest_ms]:
-            del self._former[node]
-        if self._former and self.takes_part and not self._asked and self._turn % 2 == 0:
-            node = next(iter(self._former))
-            self._former[node] = self._former.pop(node)
-            self._ask(node, now_ms)
+    def on_probe_timer(self, now_ms: int) -> None:
+        """Ask the nodes whose turn it is: nobody waits for their answer."""
+        due = self.probing.take_due(now_ms)
+        if self.takes_part and not self._host.is_leaving:
+            for node in due:
+                self._send_wanted(node)
 
     def on_lost(self, peer: PeerId, now_ms: int) -> None:
         """A node, or a single member, cannot be reached."""
@@ -273,9 +278,8 @@ class Desk:
         self._asked.pop(peer.node, None)
         self._nodes.pop(peer.node, None)
         if self.takes_part:
-            self._former.setdefault(peer.node, now_ms)
-            while len(self._former) > NODES_MAX:
-                del self._former[next(iter(self._former))]
+            if peer.node not in self.probing.missing:
+                self.probing.lost(peer, now_ms)
         elif peer.node in self._join_nodes:
             rest = [node for node in self._join_nodes if node not in self._asked]
             after = rest.index(peer.node) + 1

@@ -46,7 +46,7 @@ from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.semantic.hosting import IDLE, Hosting
 from peersub.overlays.semantic.sample import SharedSample
-from peersub.overlays.similarity.desk import Desk
+from peersub.overlays.similarity.desk import PROBE, Desk
 from peersub.overlays.similarity.member import SimilarityMember
 from peersub.overlays.similarity.messages import Routed, Sought
 from peersub.overlays.similarity.routing import Routing
@@ -74,7 +74,7 @@ class SimilarityPeer:
         self._out = Outbox()
         self.home = Home(settings.home, self._out.emit)
         self.hosting: Hosting[Any] = Hosting(me, settings.hosting, self._out, self.is_needed)
-        self.desk = Desk(self)
+        self.desk = Desk(self, self._out.emit)
         self.hosting.add(me, self.desk)
         self._routing = Routing(self)
         self._by_filter: dict[bytes, SimilarityMember] = {}
@@ -140,6 +140,11 @@ class SimilarityPeer:
     def takes_part(self) -> bool:
         """Whether it has begun a network, or a node of the one that it joins has answered."""
         return self.desk.takes_part
+
+    @property
+    def missing_nodes(self) -> list[str]:
+        """Nodes that should be in the network, and are looked for."""
+        return self.desk.probing.missing
 
     def waiting_on(self, subscription: str) -> tuple[PeerId, ...]:
         """The members whose answer a subscription needs to be ready."""
@@ -286,6 +291,8 @@ class SimilarityPeer:
             case TimerFired(timer) if timer == _TICK:
                 self._is_ticking = False
                 self._tick(now_ms)
+            case TimerFired(timer) if timer == PROBE:
+                self.desk.on_probe_timer(now_ms)
             case TimerFired(timer) if timer == IDLE:
                 self.hosting.on_idle_timer(now_ms)
             case Leave():

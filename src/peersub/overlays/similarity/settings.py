@@ -90,8 +90,8 @@ class SimilaritySettings:
     """How often a member compares its list with a neighbour's."""
     answer_ms: int = 3_000
     """How long an answer is waited for."""
-    former_horizon_ms: int = 600_000
-    """How long a node that was lost is tried. Parts that were split for longer stay apart."""
+    probe_ms: int = 5_000
+    """What the pauses between attempts to reach a lost node are measured by; 0 for no attempts."""
     sampling: SampleSettings = field(default_factory=SampleSettings)
     hosting: HostingSettings = field(default_factory=HostingSettings)
     home: HomeSettings = field(default_factory=HomeSettings)
@@ -108,6 +108,7 @@ class SimilaritySettings:
             "summary_bytes",
             "random",
             "warm_up_events",
+            "probe_ms",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)}")
@@ -132,7 +133,7 @@ class SimilaritySettings:
 _POSITIVE: Final = (
     *("nearest", "cover", "wanted_weight", "seek_steps", "beam", "search_steps_max"),
     *("answer_profiles", "candidates_max", "choosers_max", "walk_steps", "exchange_ms"),
-    *("answer_ms", "former_horizon_ms"),
+    "answer_ms",
 )
 
 PAPER: Final = SimilaritySettings(
