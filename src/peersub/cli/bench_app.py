@@ -141,10 +141,10 @@ def bench_resilience(
         str,
         typer.Option(
             help="What happens: kill, stop (SIGSTOP), cut (network namespaces), slow (100 ms and "
-            "1 % loss, by netem), seed (killed, and started again as it was), cold (all start at "
-            "once). Or to the home of a durable subscription: home (it is killed, and returns), "
-            "replaced (by an empty one), disk (which has lost or damaged what was stored), pair "
-            "(with its mirror), one-after-the-other, all (nodes at once)."
+            "1 % loss, by netem or else by proxies), seed (killed, and started again as it was), "
+            "cold (all start at once). Or to the home of a durable subscription: home (it is "
+            "killed, and returns), replaced (by an empty one), disk (which has lost or damaged "
+            "what was stored), pair (with its mirror), one-after-the-other, all (nodes at once)."
         ),
     ] = "kill,stop,cut",
     outage: Annotated[float, typer.Option(min=1, help="Seconds that such a home is down.")] = 60.0,

@@ -33,7 +33,7 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
     """Play the stories, each with every seed; 1 if something was missed, doubled, or too late."""
     from peersub.bench.resilience.durable import DURABLE_STORIES
     from peersub.bench.resilience.namespaces import reason_not
-    from peersub.bench.resilience.trial import SIDED_STORIES, STORIES
+    from peersub.bench.resilience.trial import STORIES
 
     stories = [story.strip() for story in options["stories"].split(",") if story.strip()]
     known = (*STORIES, *DURABLE_STORIES)
@@ -42,10 +42,9 @@ def run_bench_resilience(options: Mapping[str, Any]) -> int:
         raise CommandError(f"There is no story {unknown[0]!r}; there are {', '.join(known)}.")
     if options["nodes"] < 4:
         raise CommandError("--nodes is at least 4: a quarter of them fails.")
-    for story in [story for story in stories if story in SIDED_STORIES]:
-        if (missing := reason_not(slow=story == "slow")) is not None:
-            note(f"{story} is left out, it needs network namespaces: {missing}")
-            stories.remove(story)
+    if "cut" in stories and (missing := reason_not()) is not None:
+        note(f"cut is left out, it needs network namespaces: {missing}")
+        stories.remove("cut")
 
     trials = [
         Trial(story, seed, partial(_play, options, story, seed))

@@ -16,7 +16,8 @@ from typing import Any
 
 from peersub.bench.resilience.cluster import Cluster, WorkerProcess, free_addresses
 from peersub.bench.resilience.judging import Judgement, Notes
-from peersub.bench.resilience.namespaces import Sides
+from peersub.bench.resilience.namespaces import Sides, reason_not
+from peersub.bench.resilience.slow_ways import SlowWays
 from peersub.bench.resilience.worker import now_ms
 from peersub.runtime.addresses import split_address
 
@@ -52,6 +53,7 @@ class _Trial:
         self.say = say
         self.cluster = Cluster(self._on_line)
         self.sides: Sides | None = None
+        self.ways: SlowWays | None = None
         self.statuses: dict[str, Any] = {}
         self._names: dict[int, list[str]] = {}
         self._published = False
@@ -73,7 +75,11 @@ class _Trial:
     async def run(self) -> Judgement:
         async with AsyncExitStack() as stack:
             if self.settings.story in SIDED_STORIES:
-                self.sides = stack.enter_context(Sides())
+                if self.settings.story == "slow" and (reason := reason_not(slow=True)):
+                    self.say(f"bytes go through slow proxies, without netem: {reason}")
+                    self.ways = await stack.enter_async_context(SlowWays(self.settings.seed))
+                else:
+                    self.sides = stack.enter_context(Sides())
             await stack.enter_async_context(self.cluster)
             await _PLAYS[self.settings.story](self)
             await self._until(lambda: self._published, "all publications end")
@@ -100,8 +106,8 @@ class _Trial:
 
     async def play_slow(self) -> None:
         """A quarter is killed and returns while packets take long, and some are lost."""
-        assert self.sides is not None
-        self.sides.slow_down()
+        if self.sides is not None:
+            self.sides.slow_down()
         await self.play_faults()
 
     async def play_seed(self) -> None:
@@ -150,6 +156,9 @@ class _Trial:
     # --- what stories are made of --------------------------------------------------------------
 
     async def _start(self, number: int) -> None:
+        if self.ways is not None:
+            await self._start_behind(await self.ways.open())
+            return
         if self.sides is None:
             await self.cluster.start()
             return
@@ -158,12 +167,20 @@ class _Trial:
         host, prefix = self.sides.hosts[side], self.sides.prefix(side)
         await self.cluster.start(listen=f"{host}:0", prefix=prefix)
 
-    def _prefix(self, worker: WorkerProcess) -> list[str]:
-        """What the command of a node began with."""
-        if self.sides is None:
-            return []
-        host, _ = split_address(worker.name)
-        return self.sides.prefix(self.sides.hosts.index(host))
+    async def _start_behind(self, proxy: str) -> WorkerProcess:
+        """Start a node that others reach by a proxy."""
+        assert self.ways is not None
+        return await self.cluster.start(self.ways.listen_of(proxy), advertise=proxy)
+
+    async def _start_again(self, worker: WorkerProcess) -> WorkerProcess:
+        """Start a node as it was started at first."""
+        if self.ways is not None:
+            return await self._start_behind(worker.name)
+        prefix: list[str] = []
+        if self.sides is not None:
+            host, _ = split_address(worker.name)
+            prefix = self.sides.prefix(self.sides.hosts.index(host))
+        return await self.cluster.start(worker.name, prefix)
 
     def _kill(self, victims: Sequence[WorkerProcess], at_ms: float) -> None:
         for worker in victims:
@@ -224,10 +241,7 @@ class _Trial:
         await asyncio.sleep(self.settings.fault_s)
         self.notes.fault(f"{self.settings.story} {what}", begin_ms, now_ms())
         if self.settings.story in ("kill", "slow"):
-            back = [
-                await self.cluster.start(listen=worker.name, prefix=self._prefix(worker))
-                for worker in victims
-            ]
+            back = [await self._start_again(worker) for worker in victims]
             self.say(f"{len(back)} nodes are back")
             await self._subscribe(back)
         else:
@@ -266,7 +280,7 @@ a while (SIGSTOP); a network that is cut in two for a while, a quarter on one si
 ways and losses in which a quarter is killed; its first node that is killed and started again as it
 was; all nodes that start at once."""
 SIDED_STORIES = ("cut", "slow")
-"""Those that need network namespaces."""
+"""Those that are played in network namespaces; `slow` also without."""
 
 
 async def run_trial(settings: TrialSettings, say: Callable[[str], None]) -> Judgement:
