@@ -262,3 +262,22 @@ def test_an_event_is_compared_with_few_of_many(monkeypatch):
     monkeypatch.setattr(Subject, "is_matched_by", lambda a, b: asked.append(b) or matches(a, b))
     found = [node.filter for node in index.matching(Subject({"a": 500_000}))]
     assert found == asked
+
+
+def test_an_event_asks_only_for_attributes_that_it_has(monkeypatch):
+    index = CoveringIndex()
+    nodes = [Summary(Filter(f"a{n} > 1 AND b{n % 7} > 1")) for n in range(500)]
+    for node in nodes:
+        index.add(node)
+    asked = []
+    value = Subject.value
+    monkeypatch.setattr(
+        Subject, "value", lambda self, path: asked.append(path) or value(self, path)
+    )
+    found = list(index.matching(Subject({"a3": 5, "b3": 5, "c": 1})))
+    assert found == [nodes[3]]
+    assert set(asked) == {("a3",), ("b3",)}
+    for node in nodes[1:]:
+        index.discard(node)
+    lookup = index._lookup
+    assert lookup is not None and len(lookup._needed) == 2 and len(lookup._known_by) == 1

@@ -211,6 +211,7 @@ def test_covering_of_large_unions_stays_within_its_bound(monkeypatch: pytest.Mon
     general = " OR ".join(
         f"{one} < {n} AND {other} > {n}" for n, (one, other) in enumerate(pairwise(names))
     )
+    general += " OR a0 IS NULL"  # The simplest event of the specific one does not refute it.
     specific = Filter(" OR ".join(f"b = {n} AND c = {n}" for n in range(200)))
     assert Filter(general).covers(specific) is False
     assert 0 < calls <= COVERING_STEPS_MAX + PIECES_MAX
@@ -334,3 +335,15 @@ def test_an_intersection_keeps_to_the_bounds_of_a_filter() -> None:
     one, other = (Filter(" AND ".join(f"{p} LIKE '%{n:02}%{p}%'" for n in range(40))) for p in "ab")
     with pytest.raises(FilterError, match="too many or too long patterns"):
         one.intersection(other)
+
+
+def test_one_event_refutes_what_need_not_be_subtracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("nothing is to be subtracted")
+
+    monkeypatch.setattr(relations, "box_subtraction", never)
+    assert not Filter("a > 5 AND a < 9 OR a > 9").covers(Filter("a > 4 AND a < 20"))
+    assert not Filter("a = 1 OR b = 2").covers(Filter("a > 0 AND b > 0"))
+    assert not Filter("a IS NULL OR b > 3").covers(Filter("b IS NULL AND a IS NOT NULL"))
+    monkeypatch.undo()
+    assert Filter("a < 7 OR a > 5").covers(Filter("a > 4 AND a < 20"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, Generic, TypeVar
 
 from peersub.filters.boxes import Path
@@ -37,6 +37,8 @@ class Question:
     """What the span of one of several boxes touches."""
     is_certain: bool = True
     """Whether filters of several boxes may be ruled out."""
+    answers_max: int | None = None
+    """How many of the answers are wanted, of either sort; None for all."""
 
 
 class Bucket(Generic[Node]):
@@ -104,18 +106,19 @@ class Bucket(Generic[Node]):
                     spans.add(span_at(domains, path), number)
 
     def possible(self, question: Question) -> Iterable[Node]:
-        """Those that may be an answer, in the order in which they came."""
+        """Those that may be an answer, in the order in which they came unless some are left out."""
         if not self._spans:
             return self.nodes.values()
+        most = question.answers_max
         containing = (spans.containing(question.whole(path)) for path, spans in self._spans.items())
-        found = set(_fewest(containing).names())
+        found = dict.fromkeys(_fewest(containing).names(most))
         if self._several and question.is_certain:
             unions = self._union_spans.items()
             touching = (spans.touching(question.part(path)) for path, spans in unions)
-            found.update(_fewest(touching).names())
+            found.update(dict.fromkeys(_fewest(touching).names(most)))
         else:
-            found.update(self._several)
-        return [self.nodes[number] for number in sorted(found)]
+            found.update(dict.fromkeys(islice(self._several, most)))
+        return [self.nodes[number] for number in (sorted(found) if most is None else found)]
 
 
 def _fewest(answers: Iterable[Answers[int]]) -> Answers[int]:

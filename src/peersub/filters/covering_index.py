@@ -13,7 +13,6 @@ from typing import Final, Generic, TypeVar
 
 from peersub.filters.boxes import Path
 from peersub.filters.covering_lookup import Lookup
-from peersub.filters.relations import Allowance
 from peersub.filters.summary import Subject, Summary
 
 __all__ = ["CoveringIndex", "Subject", "Summary"]
@@ -63,31 +62,28 @@ class CoveringIndex(Generic[Node]):
 
     def coverer(self, specific: Summary) -> Node | None:
         """A filter that covers the given one, which itself is not in the index."""
-        if self._lookup is None or specific.is_nothing:
-            candidates: Iterable[Node] = self.nodes.values()
-        else:
-            candidates = self._lookup.possible_coverers(specific)
+        candidates = self.possible_coverers(specific)
         return next((node for node in candidates if node.covers(specific)), None)
 
-    def coverers(self, specific: Summary, allowance: Allowance | None = None) -> list[Node]:
-        """All the filters that cover the given one; those whose proof the allowance permits."""
-        if self._lookup is None or specific.is_nothing:
-            candidates: Iterable[Node] = self.nodes.values()
-        else:
-            candidates = self._lookup.possible_coverers(specific)
-        return [
-            node for node in _affordable(candidates, allowance) if node.covers(specific, allowance)
-        ]
+    def coverers(self, specific: Summary) -> list[Node]:
+        """All the filters that cover the given one."""
+        return [node for node in self.possible_coverers(specific) if node.covers(specific)]
 
-    def covered(self, general: Summary, allowance: Allowance | None = None) -> list[Node]:
-        """All the filters that the given one covers; those whose proof the allowance permits."""
+    def covered(self, general: Summary) -> list[Node]:
+        """All the filters that the given one covers."""
+        return [node for node in self.possibly_covered(general) if general.covers(node)]
+
+    def possible_coverers(self, specific: Summary, asked_max: int | None = None) -> Iterable[Node]:
+        """Among which are all that cover the given one; of many only about so many."""
+        if self._lookup is None or specific.is_nothing:
+            return self.nodes.values()
+        return self._lookup.possible_coverers(specific, asked_max)
+
+    def possibly_covered(self, general: Summary, asked_max: int | None = None) -> Iterable[Node]:
+        """Among which are all that it covers; of many only about so many."""
         if self._lookup is None or general.is_everything:
-            candidates: Iterable[Node] = self.nodes.values()
-        else:
-            candidates = self._lookup.possibly_covered(general)
-        return [
-            node for node in _affordable(candidates, allowance) if general.covers(node, allowance)
-        ]
+            return self.nodes.values()
+        return self._lookup.possibly_covered(general, asked_max)
 
     def matching(self, subject: Subject) -> Iterator[Node]:
         """The filters that match the event."""
@@ -102,11 +98,3 @@ class CoveringIndex(Generic[Node]):
         if self._lookup is None:
             return list(self.nodes.values())
         return list(self._lookup.at_paths(paths))
-
-
-def _affordable(candidates: Iterable[Node], allowance: Allowance | None) -> Iterator[Node]:
-    """The candidates, for as long as steps are left to ask them."""
-    for node in candidates:
-        if allowance is not None and allowance.left < 0:
-            return
-        yield node

@@ -7,6 +7,7 @@ the filters with several boxes, what their witness box needs: these may have no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from peersub.filters.boxes import Path
 from peersub.filters.span_index import (
@@ -32,16 +33,16 @@ class Posting:
     def __init__(self, path: Path, domains: Callable[[Summary], Domains]) -> None:
         self._path = path
         self._domains = domains
-        self.digests: set[bytes] = set()
+        self.digests: dict[bytes, None] = {}
         # Those with text tests: a union may cover them wherever they lie.
-        self.opaque: set[bytes] = set()
+        self.opaque: dict[bytes, None] = {}
         self._spans: SpanIndex[bytes] | None = None
 
     def add(self, node: Summary, known: Mapping[bytes, Summary]) -> None:
         """Put a filter in; it is among the known ones."""
-        self.digests.add(node.digest)
+        self.digests[node.digest] = None
         if node.has_tests:
-            self.opaque.add(node.digest)
+            self.opaque[node.digest] = None
         if self._spans is not None:
             self._spans.add(self._span(node), node.digest)
         elif len(self.digests) > SPANNED_MIN and self._path[0] != IN_DOCUMENT:
@@ -51,8 +52,8 @@ class Posting:
 
     def discard(self, node: Summary) -> None:
         """Take a filter out."""
-        self.digests.remove(node.digest)
-        self.opaque.discard(node.digest)
+        del self.digests[node.digest]
+        self.opaque.pop(node.digest, None)
         if self._spans is not None:
             self._spans.discard(self._span(node), node.digest)
 
@@ -66,12 +67,14 @@ class Posting:
         domain = general.bounds[self._path]
         return self._spans.within(spans_of(domain), span_of(domain)[1])
 
-    def touching(self, domains: Domains) -> tuple[int, Iterable[bytes]]:
+    def touching(
+        self, domains: Domains, names_max: int | None = None
+    ) -> tuple[int, Iterable[bytes]]:
         """Those whose values may be among those of a box, and how many they are at most."""
         if self._spans is None:
-            return len(self.digests), self.digests
+            return len(self.digests), islice(self.digests, names_max)
         found = self._spans.touching(span_at(domains, self._path))
-        return found.size, found.names()
+        return found.size, found.names(names_max)
 
 
 def bounds(node: Summary) -> Domains:

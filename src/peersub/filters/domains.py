@@ -8,13 +8,14 @@ shapes. "Other" stands for values that are there and do not compare: records, ar
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import and_, gt, or_
 from typing import Final, NamedTuple
 
 from peersub.events.kinds import KindClass, comparable, is_missing
 from peersub.filters import intervals
-from peersub.filters.intervals import EMPTY, FULL, IntervalSet
+from peersub.filters.intervals import EMPTY, FULL, Cut, IntervalSet
 
 __all__ = [
     "ABSENT",
@@ -94,6 +95,22 @@ class Domain(NamedTuple):
         return all(map(intervals.is_subset, self.sets, other.sets))
 
     @property
+    def first_place(self) -> tuple[int, Cut]:
+        """Where its first value lies, of a domain without "absent": a class, and the cut before."""
+        for number, cuts in enumerate(self.sets):
+            if cuts:
+                return number, cuts[0]
+        return OTHER_PLACE
+
+    def holds(self, place: tuple[int, Cut] | None) -> bool:
+        """Whether the value just after a cut lies in the domain; None stands for absent."""
+        if place is None:
+            return self.absent
+        if place is OTHER_PLACE:
+            return self.other
+        return bisect_right(self.sets[place[0]], place[1]) % 2 == 1
+
+    @property
     def only_class(self) -> KindClass | None:
         """The class whose values alone the domain holds, if there is just one."""
         if self.absent or self.other:
@@ -103,6 +120,8 @@ class Domain(NamedTuple):
         return next(kind_class for kind_class in KindClass if self.sets[kind_class])
 
 
+OTHER_PLACE: Final = (len(KindClass), intervals.LEAST)
+"""Where values lie that do not compare."""
 _NO_SETS: Final[Sets] = (EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 _ALL_SETS: Final[Sets] = (FULL, FULL, FULL, FULL, FULL)
 EVERYTHING: Final = Domain(True, True, _ALL_SETS)

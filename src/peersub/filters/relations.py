@@ -71,9 +71,25 @@ def union_covers(
             return False
         if any(box_covers(candidate, box) for candidate in general):
             continue
-        if len(general) < 2 or not _is_used_up(box, general, allowance):
+        if len(general) < 2 or _is_missed(box, general):
+            return False
+        if not _is_used_up(box, general, allowance):
             return False
     return True
+
+
+def _is_missed(box: Box, general: Iterable[Box]) -> bool:
+    """Whether an event of the box, without what it need not have, lies in none of the general ones.
+
+    One event refutes what a subtraction would take thousands of steps to.
+    """
+    if box.tests:
+        return False
+    places = {path: domain.first_place for path, domain in box.domains.items() if not domain.absent}
+    return not any(
+        all(domain.holds(places.get(path)) for path, domain in candidate.domains.items())
+        for candidate in general
+    )
 
 
 def _trials(tests: Mapping[Path, int], box: Box) -> int:

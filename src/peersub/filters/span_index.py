@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -146,15 +147,26 @@ class Answers(Generic[Name]):
         self.size: Final = sum(stop - start for _, start, stop in stretches)
         """How many names there are at most."""
 
-    def names(self) -> Iterator[Name]:
-        """The names, in no order that matters."""
+    def names(self, names_max: int | None = None) -> Iterator[Name]:
+        """The names, in no order that matters; of more than so many from both ends in turn."""
+        if names_max is None or self.size <= names_max:
+            return self._from(self._stretches, 1)
+        last = self._from(reversed(self._stretches), -1)
+        both = zip(self._from(self._stretches, 1), last, strict=True)
+        return islice(chain.from_iterable(both), names_max)
+
+    def _from(
+        self, stretches: Iterable[tuple[_Block[Name], int, int]], step: int
+    ) -> Iterator[Name]:
+        """The names of the stretches, from the first place on or from the last."""
         end = self._end
-        for block, start, stop in self._stretches:
+        for block, start, stop in stretches:
             begins, ends = block.begins, block.ends
+            places = range(start, stop)[::step]
             if self._is_least:
-                yield from (begins[at][1] for at in range(start, stop) if ends[at] >= end)
+                yield from (begins[at][1] for at in places if ends[at] >= end)
             else:
-                yield from (begins[at][1] for at in range(start, stop) if ends[at] <= end)
+                yield from (begins[at][1] for at in places if ends[at] <= end)
 
 
 _begin: Final = itemgetter(0)

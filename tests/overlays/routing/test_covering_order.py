@@ -84,3 +84,36 @@ def test_what_nobody_holds_is_swept_out(monkeypatch):
     below = order.node(wide).below
     assert all(digest in below for digest in (Filter("a > 1499").digest,))
     assert Filter("a > 5").digest not in below
+
+
+@pytest.mark.parametrize("upwards", [True, False])
+def test_filters_that_all_cover_each_other_take_little_time_and_room(monkeypatch, upwards):
+    asked = 0
+    covers = covering_order.OrderNode.covers
+
+    def counted(self, *rest):
+        nonlocal asked
+        asked += 1
+        return covers(self, *rest)
+
+    monkeypatch.setattr(covering_order.OrderNode, "covers", counted)
+    order = CoveringOrder()
+    holder = Holder(order)
+    for number in range(1_500):
+        before, wanted = asked, Filter(f"price > {number if upwards else -number}")
+        holder.held[wanted.digest] = None
+        node = order.node(wanted)
+        assert asked - before <= 2 * covering_order.COMPARED_MAX
+        assert not number or node.above or node.below
+    nodes = list(order._index)
+    assert all(len(node.above) <= covering_order.ABOVE_MAX for node in nodes)
+    assert all(len(node.below) <= covering_order.BELOW_MAX for node in nodes)
+    assert sum(not node.above for node in nodes) == 1, "the widest stands for all"
+
+
+def test_of_many_coverers_the_widest_and_the_closest_are_known():
+    order = CoveringOrder()
+    for number in range(1_000):
+        order.node(Filter(f"price > {number}"))
+    above = order.node(Filter("price > 2000")).above
+    assert Filter("price > 0").digest in above and Filter("price > 999").digest in above

@@ -13,8 +13,9 @@ Invariants:
   text tests, several conjunctions or tree patterns, where it is not always proven; an edge that
   would close a circle through such filters is left out, because in a circle each would be dropped
   in favour of another and none would be left;
-* the relation among those that could be compared within ENTERING_STEPS_MAX: strangers choose the
-  filters, and one must not take long to put in;
+* the relation among those that could be compared within ENTERING_STEPS_MAX, and of a filter that
+  many cover only ABOVE_MAX of these: strangers choose the filters, and one must not take long to
+  put in, nor a thousand of them (`price > 1`, `price > 2`, ...) a million places;
 * nodes that no living user holds are swept out when they are more than the others: a few with each
   filter that comes, since thousands at once would hold up everything else.
 """
@@ -22,6 +23,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Final, Protocol
 from weakref import ref
 
@@ -31,9 +33,17 @@ from peersub.filters.relations import Allowance
 
 __all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
 
-ENTERING_STEPS_MAX: Final = 65_536
+ENTERING_STEPS_MAX: Final = 8_192
 """Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
 not covering: more rows are told than needed, and none is missing."""
+COMPARED_MAX: Final = 512
+"""Filters that one is compared with, on either side."""
+ABOVE_MAX: Final = 64
+"""Filters above one that are known: the widest, which are told everywhere, and the closest."""
+BELOW_MAX: Final = 1_024
+"""Filters below one that are known: so many rows are judged again when it comes or goes."""
+EQUIVALENTS_MAX: Final = 128
+"""Filters that are looked at to see that no circle is closed; beyond, none is put below."""
 SWEPT_AT_ONCE: Final = 16
 """Filters that are taken out when one is put in."""
 IDLE_MAX: Final = 1_024
@@ -53,6 +63,16 @@ class OrderNode(Summary):
         self.is_exact: Final = (
             wanted.language == "sql" and len(wanted.boxes) == 1 and not wanted.boxes[0].tests
         )
+
+    @property
+    def has_room_above(self) -> bool:
+        """Whether one more filter above it may be known."""
+        return len(self.above) < ABOVE_MAX
+
+    @property
+    def has_room_below(self) -> bool:
+        """Whether one more filter below it may be known."""
+        return len(self.below) < BELOW_MAX
 
 
 class OrderUser(Protocol):
@@ -100,12 +120,20 @@ class CoveringOrder:
         node = OrderNode(wanted)
         # Half of the steps for each side: a filter below many may still be above some.
         up, down = Allowance(ENTERING_STEPS_MAX // 2), Allowance(ENTERING_STEPS_MAX // 2)
-        above = [g for g in self._index.coverers(node, up) if _is_above(g, node, up)]
-        below = [f for f in self._index.covered(node, down) if _is_above(node, f, down)]
+        wider = (g for g in self._index.possible_coverers(node, COMPARED_MAX) if g.has_room_below)
+        found = (g for g in _asked(wider, up) if g.covers(node, up) and _is_above(g, node, up))
+        above = list(islice(found, ABOVE_MAX))
+        narrower = (f for f in self._index.possibly_covered(node, COMPARED_MAX) if f.has_room_above)
+        below = [
+            f for f in _asked(narrower, down) if node.covers(f, down) and _is_above(node, f, down)
+        ]
         self._inexact += not node.is_exact
         if above and below and self._inexact:
             reached = _equivalents_below(node, below)
-            above = [g for g in above if g.digest not in reached]
+            if len(reached) > EQUIVALENTS_MAX:
+                below = []
+            else:
+                above = [g for g in above if g.digest not in reached]
         for general in above:
             general.below[node.digest] = node
             node.above[general.digest] = general
@@ -141,10 +169,15 @@ class CoveringOrder:
             del specific.above[node.digest]
 
 
+def _asked(candidates: Iterable[OrderNode], allowance: Allowance) -> Iterator[OrderNode]:
+    """The candidates, for as long as steps are left to ask them."""
+    return takewhile(lambda _: allowance.left >= 0, islice(candidates, COMPARED_MAX))
+
+
 def _is_above(general: OrderNode, specific: OrderNode, allowance: Allowance) -> bool:
     """Whether the first, which covers the second, comes before it."""
-    if general.digest < specific.digest:
-        return True
+    if general.digest < specific.digest or (general.is_exact and specific.is_exact):
+        return True  # Exact ones that cover each other are one.
     return not specific.covers(general, allowance) and allowance.left >= 0
 
 
@@ -152,11 +185,12 @@ def _equivalents_below(node: OrderNode, below: Iterable[OrderNode]) -> dict[byte
     """What lies below a filter and might, by other proofs, also lie above it.
 
     All filters of a circle match the same events: they have the same demands, and two exact ones
-    among them would be one. So from an exact filter only inexact ones are followed.
+    among them would be one. So from an exact filter only inexact ones are followed; no further
+    than until they are more than EQUIVALENTS_MAX.
     """
     reached: dict[bytes, None] = {}
     waiting = [(node, other) for other in below]
-    while waiting:
+    while waiting and len(reached) <= EQUIVALENTS_MAX:
         general, specific = waiting.pop()
         if specific.digest in reached or specific.demands != node.demands:
             continue
