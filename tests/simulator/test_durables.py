@@ -25,6 +25,8 @@ SUSPENDED = MIRRORS_FROM + 3_003
 MENDED = {
     SUSPENDED: "its consumer is told of the gap",
     MIRRORS_FROM + 2_591: "the disk of the home is lost, and the mirror is not there",
+    MIRRORS_FROM + 2_110: "an event that comes late passes by all who hold in turn",
+    MIRRORS_FROM + 2_418: "the publisher leaves before those who know of the subscription watch",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

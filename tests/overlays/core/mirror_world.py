@@ -21,13 +21,22 @@ from peersub.overlays.core.causes import (
     Persisted,
     PersistFailed,
     Received,
+    ReplayWanted,
     Start,
     Subscribe,
     Timer,
     TimerFired,
     Unsubscribe,
 )
-from peersub.overlays.core.effects import Connect, Drop, MirrorWork, Send, SetTimer, TellOverlay
+from peersub.overlays.core.effects import (
+    Connect,
+    Drop,
+    MirrorWork,
+    Notice,
+    Send,
+    SetTimer,
+    TellOverlay,
+)
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_facts import (
@@ -265,6 +274,9 @@ class MirrorWorld:
         self.served: dict[str, set[tuple[str, str]]] = {}
         self.blocked: set[frozenset[str]] = set()
         self.drops: list[str] = []
+        self.notices: list[str] = []
+        self.replays: list[tuple[str, int]] = []
+        """Who asked for a replay, and of how long."""
         self.messages: list[tuple[str, str, Message]] = []
         for name in names:
             self.start(name)
@@ -318,6 +330,10 @@ class MirrorWorld:
                     self.persisted[name][token] = ""
                 case TellOverlay(PersistFailed(token, reason)):
                     self.persisted[name][token] = reason
+                case TellOverlay(ReplayWanted(since_ms)):
+                    self.replays.append((name, since_ms))
+                case Notice(text, about):
+                    self.notices.append(f"{text} {about}")
                 case Drop(reason):
                     self.drops.append(reason)
                 case _:

@@ -13,6 +13,9 @@ EVENT = Publication("e1", {"x": 1})
 WHOLE, PLACE, REST = (0, 100), (10, 1), (11, 39)
 
 
+REPEAT_MS = DelegationSettings().repeat_after_ms
+
+
 @dataclass
 class Owed:
     """Delegations of a node that knows three peers; the slow one stands at 10."""
@@ -28,6 +31,7 @@ class Owed:
             lambda peer, message: self.sent.append((peer, message)),
             lambda task, scope, now_ms: self.spread.append(scope),
             self.detour,
+            self.serve,
             self.finished.append,
         )
         task = self.delegations.own(EVENT, WHOLE, 0)
@@ -38,6 +42,10 @@ class Owed:
     def detour(self, task: Task, part: Part, now_ms: int) -> Scope:
         self.delegations.delegate(task, NEAR, REST, now_ms, part.content)
         return self.place
+
+    def serve(self, task: Task, scope: Scope, now_ms: int) -> None:
+        self.spread.append(scope)
+        self.delegations.check(task, now_ms)
 
     def confirm(self, *peers: PeerId) -> None:
         """Let them confirm all that was sent to them."""
@@ -71,9 +79,28 @@ def test_the_place_of_a_peer_ends_with_it():
     owed.confirm(FAR, NEAR)
     owed.delegations.peer_gone(SLOW)
     owed.delegations.redelegate(700)
-    # Others may hold for who was lost: all is served once more, and nobody waits for the lost one.
-    assert owed.spread == [WHOLE]
+    # Others may hold for who was lost, after a while: all is served once more, and nobody waits for
+    # the lost one.
+    assert owed.delegations.has_repeats
+    owed.delegations.on_repeat(700 + REPEAT_MS - 1)
+    assert owed.spread == [] and owed.finished == []
+    owed.delegations.on_repeat(700 + REPEAT_MS)
+    assert owed.spread == [WHOLE] and not owed.delegations.has_repeats
     assert len(owed.finished) == 1
+
+
+def test_what_is_published_while_a_member_is_lost_is_served_twice_before_it_is_confirmed():
+    owed = Owed()
+    owed.delegations.member_lost(100)
+    owed.confirm(FAR, SLOW)
+    assert owed.finished == []
+    owed.delegations.on_repeat(100 + REPEAT_MS)
+    assert owed.spread == [WHOLE] and len(owed.finished) == 1
+    for began_ms, is_near in ((100 + REPEAT_MS, True), (101 + REPEAT_MS, False)):
+        task = owed.delegations.own(EVENT, WHOLE, began_ms)
+        assert task is not None
+        owed.delegations.check(task, began_ms)
+        assert (task in owed.finished) is not is_near
 
 
 def test_what_was_never_relieved_is_spread_anew():

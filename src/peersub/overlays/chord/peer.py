@@ -60,6 +60,7 @@ from peersub.overlays.core.causes import (
     Publish,
     PublishBatch,
     Received,
+    ReplayWanted,
     Restored,
     Start,
     Timer,
@@ -283,6 +284,8 @@ class ChordPeer:
                 self._join(contacts, now_ms)
             case Leave():
                 self._leave()
+            case ReplayWanted(since_ms):
+                self.splits.ask_for_replay(now_ms, since_ms)
             case _:
                 self.engine.emit(Drop(f"chord does not know {type(cause).__name__}"))
 
@@ -338,6 +341,7 @@ class ChordPeer:
             if self.phase is Phase.MEMBER:
                 self.ring.consider([RingMember(link.key, peer)], now_ms)
         elif was_member and reason != TAKES_LEAVE:
+            self.engine.delegations.member_lost(now_ms)
             self.splits.remember(link, now_ms)
 
     def _on_message(self, peer: PeerId, message: Message, now_ms: int) -> None:

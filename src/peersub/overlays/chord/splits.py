@@ -191,6 +191,15 @@ class Splits:
             self._stabilising.refresh_fingers(now_ms)
             self._replay_soon(now_ms, apart_ms)
 
+    def ask_for_replay(self, now_ms: int, since_ms: int) -> None:
+        """Let all publish their acknowledged events again: some may have missed a node.
+
+        They are told as when rings have merged: nobody else has to hear of it.
+        """
+        if self._ring.is_member:
+            me = self._ring.me
+            self._locating.publish_news(RING_MERGED, str(me), me.node, now_ms, since_ms)
+
     def _replay_soon(self, now_ms: int, apart_ms: int) -> None:
         """Replay once for all that say that the rings have merged, when nobody says so any more.
 

@@ -31,6 +31,7 @@ __all__ = [
     "Publish",
     "PublishBatch",
     "Received",
+    "ReplayWanted",
     "Restored",
     "Start",
     "Subscribe",
@@ -94,6 +95,16 @@ class Unsubscribe:
     """The subscriber wants nothing any more under this name."""
 
     subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWanted:
+    """Acknowledged events of so long may have missed a subscription of this node: publishers are
+    to hand them over again. An overlay that cannot ask for it does not.
+    """
+
+    since_ms: int
+    """How long ago it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +245,7 @@ Cause: TypeAlias = (
     | Publish
     | PublishBatch
     | Tell
+    | ReplayWanted
     | MirrorNews
     | Received
     | TimerFired

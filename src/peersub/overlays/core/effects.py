@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.causes import Persisted, PersistFailed, Subscribe, Timer, Unsubscribe
+from peersub.overlays.core.causes import (
+    Persisted,
+    PersistFailed,
+    ReplayWanted,
+    Subscribe,
+    Timer,
+    Unsubscribe,
+)
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_facts import HeldCopy
@@ -126,7 +133,7 @@ class Secure:
 class TellOverlay:
     """A passive peer has something for the overlay of its node: drivers never see it."""
 
-    cause: Subscribe | Unsubscribe | Persisted | PersistFailed
+    cause: Subscribe | Unsubscribe | Persisted | PersistFailed | ReplayWanted
 
 
 @dataclass(frozen=True, slots=True)

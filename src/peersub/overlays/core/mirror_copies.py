@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from peersub.overlays.core.causes import Persisted, PersistFailed
-from peersub.overlays.core.effects import Effect, MirrorWork, TellOverlay
+from peersub.overlays.core.effects import Effect, MirrorWork, Notice, TellOverlay
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_facts import EventsRetained, HeldCopy
 from peersub.overlays.core.mirror_messages import KeptFor, MirrorKeep, MirrorKept, MirrorSafe
@@ -42,14 +42,16 @@ ASKED_MAX: Final = 3
 PUSH_MS_MAX: Final = 8_000
 """The longest pause before an event that is not safe is sent again."""
 PUSHED_AT_ONCE: Final = 512
-"""Events that are sent again at a tick."""
+"""Events that are sent again at a tick, or to a node that holds from now on."""
+PUSHED_BYTES_MAX: Final = 4 * 1_024 * 1_024
+"""Of these events; one that is larger goes alone."""
 IDS_PER_MESSAGE_MAX: Final = 4_096
 FORGOTTEN_MS: Final = 600_000
 """After this long nobody looks after an event that no publisher waits for any more."""
 
+_NOTHING: Final[frozenset[str]] = frozenset()
 _Key = tuple[str, str]
 """A home, and the identifier of an event."""
-_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class Group(NamedTuple):
@@ -64,6 +66,12 @@ class Group(NamedTuple):
     """All other nodes of the group that can be reached."""
     copies: int = 1
     """Disks on which an event must be."""
+    former: frozenset[str] = _NOTHING
+    """Nodes that may forget what they hold at any time."""
+
+    def counts(self, node: str) -> bool:
+        """Whether what a node has on its disk is a copy."""
+        return node not in self.former
 
 
 @dataclass(slots=True)
@@ -87,6 +95,23 @@ class _Open:
     def nodes(self, names: Iterable[str]) -> int:
         """How many nodes have it, for the name that fewest have it for."""
         return min(sum(name in had for had in self.on_disk.values()) for name in names)
+
+
+@dataclass(slots=True)
+class _Slice:
+    """What may be sent in one turn."""
+
+    events: int = 0
+    bytes: int = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether there is room for an event of so many bytes, which goes then."""
+        is_full = self.events >= PUSHED_AT_ONCE or self.bytes + size > PUSHED_BYTES_MAX
+        if is_full and self.events:
+            return False
+        self.events += 1
+        self.bytes += size
+        return True
 
 
 class Copies:
@@ -192,7 +217,8 @@ class Copies:
 
     def note(self, home: str, node: str, event_id: str, names: Iterable[str]) -> None:
         """A node has the event on its disk, as it turned out."""
-        if (home, event_id) in self._open:
+        group = self._group_of(home)
+        if (home, event_id) in self._open and (group is None or group.counts(node)):
             self._note((home, event_id), node, frozenset(names))
 
     def _note(self, key: _Key, node: str, names: frozenset[str]) -> None:
@@ -237,7 +263,8 @@ class Copies:
     def on_kept(self, node: str, message: MirrorKept) -> None:
         """A holder has stored events."""
         home = message.home
-        if self._group_of(home) is None:
+        group = self._group_of(home)
+        if group is None or not group.counts(node):
             return
         for each in message.kept:
             names = frozenset(each.names)
@@ -291,11 +318,21 @@ class Copies:
         if copies:
             self._emit(MirrorWork(RetainEvents(home, copies)))
 
-    def push_all(self, home: str, node: str) -> None:
-        """A node holds from now on: it gets what is not safe at once."""
+    def hold_none(self, home: str) -> None:
+        """Only watch from now on: what was on the disk of this node is not any more."""
         for key, known in self._open.items():
             if key[0] == home:
-                self._push(home, known, node)
+                known.on_disk.pop(self._me, None)
+
+    def push_all(self, home: str, node: str) -> None:
+        """A node holds from now on: it gets what is not safe, some at once, the rest by ticks."""
+        slice_ = _Slice()
+        for key, known in self._open.items():
+            if key[0] == home:
+                if slice_.takes(known.copy.publication.size):
+                    self._push(home, known, node)
+                else:
+                    known.pause_ms = 0
 
     def regroup(self) -> None:
         """Links have changed: a new leader hears what is on the disk of this node."""
@@ -328,21 +365,23 @@ class Copies:
 
     def on_tick(self, now_ms: int) -> None:
         """Send what should be elsewhere by now; keep no publisher waiting for ever."""
-        pushed = 0
+        slice_ = _Slice()
         for key, known in list(self._open.items()):
             if known.tokens and now_ms - known.since_ms >= self._settings.copies_wait_ms:
                 self._fail(key[0], known)
             if not known.tokens and now_ms - known.since_ms >= FORGOTTEN_MS:
                 del self._open[key]
                 continue
-            if now_ms - known.pushed_ms < known.pause_ms or pushed >= PUSHED_AT_ONCE:
+            if now_ms - known.pushed_ms < known.pause_ms:
                 continue
             group = self._group_of(key[0])
             if group is None:
                 self._settle(key, None)
                 continue
-            pushed += 1
-            known.pushed_ms, known.pause_ms = now_ms, min(2 * known.pause_ms, PUSH_MS_MAX)
+            if not slice_.takes(known.copy.publication.size):
+                continue
+            pause_ms = max(2 * known.pause_ms, self._settings.push_ms)
+            known.pushed_ms, known.pause_ms = now_ms, min(pause_ms, PUSH_MS_MAX)
             if group.leader == self._me:
                 for node in group.holders:
                     if not frozenset(known.copy.names) <= known.on_disk.get(node, _NOTHING):
@@ -365,14 +404,13 @@ class Copies:
     def _fail(self, home: str, known: _Open) -> None:
         group = self._group_of(home)
         copies = 1 if group is None else group.copies
-        first, *others = known.copy.names
-        # It travels to the publisher: thousands of names would be more than a message holds.
-        names = f"{first} and {len(others):,} more" if others else first
+        # It travels to the publisher, who is not to learn whose subscriptions there are.
         reason = (
-            f"it is on the disks of {known.nodes(known.copy.names)} of {copies} nodes for the "
-            f"durable subscription {names} of {home}, and may have reached some: "
+            f"it is on the disks of {known.nodes(known.copy.names)} of {copies} nodes for a "
+            "durable subscription, and may have reached some: "
             f"start more nodes, or begin all with --copies {copies - 1 or 1}"
         )
+        self._emit(Notice("events have too few copies for durable subscriptions of", home))
         for token in known.tokens:
             if self._tokens.pop(token, None) is not None:
                 self._emit(TellOverlay(PersistFailed(token, reason)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
-from peersub.overlays.core.causes import Subscribe, Unsubscribe
+from peersub.overlays.core.causes import ReplayWanted, Subscribe, Unsubscribe
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, TellOverlay
 from peersub.overlays.core.messages import Message
@@ -85,8 +85,14 @@ class _Ward:
     """Who is to hear what is ready: the home, or who stands in for it."""
     is_reserve: bool = False
     """Whether the subscriptions are only known here, as long as others look after them."""
+    lingers_ms: int | None = None
+    """Until when a reserve goes on watching, since others have begun to only now."""
+    is_let_go: bool = False
+    """Whether nothing is to be done any more after that."""
     alone_ms: int | None = None
     """Since when none of those can be reached."""
+    unwatched_ms: int | None = None
+    """Since when perhaps nobody watched, until publishers have been asked to replay."""
     away_ms: int | None = None
     suspended_ms: int | None = None
     """Since when nobody waits for the subscriptions any more."""
@@ -172,7 +178,8 @@ class MirrorSide:
 
     def describe(self) -> Mapping[str, Any]:
         """How many subscriptions of which node."""
-        return {home: len(self._homes[home].duties) for home in sorted(self._homes)}
+        wards = sorted(self._homes.items())
+        return {home: len(ward.duties) for home, ward in wards if not ward.is_let_go}
 
     def watched(self) -> list[str]:
         """The homes for which this node is a witness."""
@@ -195,8 +202,10 @@ class MirrorSide:
         counts = self._links.counts_copies
         told = dict.fromkeys((*ward.holders, *ward.witnesses))
         others = tuple(node for node in told if node != self._me and counts(node))
-        # By a draw, not by what each was told: two must not take each other for the leader.
-        leader = min((self._me, *others), key=lambda node: draw(0, "stand-in", home, node))
+        # By a draw, not by what each was told: two must not take each other for the leader. Who is
+        # needed no more leads nobody.
+        able = others if ward.is_reserve and others else (self._me, *others)
+        leader = min(able, key=lambda node: draw(0, "stand-in", home, node))
         holders = tuple(node for node in others if node in ward.holders)
         return Group(leader, ward.stores, holders, others, copies)
 
@@ -249,6 +258,7 @@ class MirrorSide:
             for node in (*ward.holders, *ward.witnesses):
                 if node not in self._links and node != self._me:
                     self._emit(Connect(node))
+        self._watch_members(now_ms)
 
     def heard(self, home: str) -> None:
         """A home that was in doubt is heard again."""
@@ -269,27 +279,41 @@ class MirrorSide:
         home = message.home
         if home == self._me:
             return  # Somebody stood in for this node, and has not heard that it is back.
-        if not message.subscriptions and home not in self._homes:
+        known = self._homes.get(home)
+        if not message.subscriptions and (known is None or known.is_let_go):
             return
         ward = self._ward(home, stores=message.stores)
+        ward.is_let_go = False
         ward.counts, ward.recruiter = True, node
         if node == home:
             ward.mark = message.epoch
         ward.holders, ward.witnesses = message.holders, message.witnesses
         is_member = message.stores or self._me in message.witnesses
-        self._set_reserve(home, ward, not is_member and not ward.stores)
+        self._set_reserve(home, ward, not is_member and not ward.stores, now_ms)
         if message.stores and not ward.stores:
             self._hold(home, ward)
         self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
 
-    def _set_reserve(self, home: str, ward: _Ward, is_reserve: bool) -> None:
-        """Only know the subscriptions from now on, or watch again."""
+    def _set_reserve(self, home: str, ward: _Ward, is_reserve: bool, now_ms: int) -> None:
+        """Only know the subscriptions, after a while, or watch again."""
         was, ward.is_reserve, ward.alone_ms = ward.is_reserve, is_reserve, None
-        for name, duty in ward.duties.items() if was != is_reserve else ():
-            if is_reserve:
-                self._unsubscribe(home, name, duty)
-            else:
+        if not is_reserve:
+            ward.lingers_ms = None
+            for duty in ward.duties.values() if was else ():
                 self._subscribe(home, duty)
+        elif any(duty.in_overlay is not None for duty in ward.duties.values()) and not was:
+            ward.lingers_ms = now_ms + self._settings.linger_ms
+
+    def _end_lingering(self, now_ms: int) -> None:
+        """Watch no longer where others have watched for long enough."""
+        for home, ward in list(self._homes.items()):
+            if ward.lingers_ms is not None and now_ms >= ward.lingers_ms:
+                ward.lingers_ms = None
+                if ward.is_let_go:
+                    self._forget(home, tuple(ward.duties))
+                else:
+                    for name, duty in ward.duties.items():
+                        self._unsubscribe(home, name, duty)
 
     def _watch_members(self, now_ms: int) -> None:
         """A reserve watches as soon as none of those can be reached who should."""
@@ -302,7 +326,17 @@ class MirrorSide:
                 ward.alone_ms = now_ms
             elif now_ms - ward.alone_ms >= self._settings.lost_ms:
                 ward.away_ms = ward.away_ms or ward.alone_ms
-                self._set_reserve(home, ward, False)
+                ward.unwatched_ms = ward.alone_ms if ward.lingers_ms is None else None
+                ward.is_let_go = False
+                self._set_reserve(home, ward, False, now_ms)
+
+    def _ask_for_replays(self, now_ms: int) -> None:
+        """Let publishers replay what nobody watched for, once this node watches."""
+        for ward in self._homes.values():
+            is_served = all(duty.is_served for duty in ward.duties.values())
+            if ward.unwatched_ms is not None and is_served:
+                self._emit(TellOverlay(ReplayWanted(max(1, now_ms - ward.unwatched_ms))))
+                ward.unwatched_ms = None
 
     def _ward(self, home: str, *, stores: bool) -> _Ward:
         ward = self._homes.get(home)
@@ -393,12 +427,31 @@ class MirrorSide:
             copy = HeldCopy(event.publication, tuple(names), event.hops)
             self._emit(MirrorWork(RetainEvents(home, (copy,))))
 
-    def on_ended(self, home: str, names: tuple[str, ...]) -> None:
-        """Look after these no more; none means all."""
+    def on_ended(self, home: str, names: tuple[str, ...], now_ms: int) -> None:
+        """Look after these no more; none means all, for others do."""
         ward = self._homes.get(home)
         if ward is None:
             return
-        gone = [name for name in names or tuple(ward.duties) if name in ward.duties]
+        if names:
+            self._forget(home, names)
+        else:
+            self._let_go(home, ward, now_ms)
+
+    def _let_go(self, home: str, ward: _Ward, now_ms: int) -> None:
+        """Hold nothing any more, and watch for a while what comes late."""
+        if ward.stores:
+            ward.stores = False
+            self._emit(MirrorWork(LetGo(home, tuple(ward.duties))))
+            for epoch, subscriptions in ward.by_life():
+                self._emit(MirrorWork(LookAfter(home, epoch, tuple(subscriptions), False)))
+            self.copies.hold_none(home)
+        self._set_reserve(home, ward, True, now_ms)
+        ward.is_let_go = True
+        ward.lingers_ms = ward.lingers_ms or now_ms
+
+    def _forget(self, home: str, names: tuple[str, ...]) -> None:
+        ward = self._homes[home]
+        gone = [name for name in names if name in ward.duties]
         for name in gone:
             self._unsubscribe(home, name, ward.duties.pop(name))
         if not ward.duties:
@@ -512,11 +565,13 @@ class MirrorSide:
             away_ms = now_ms - ward.away_ms
             if away_ms >= self._settings.horizon_ms:
                 self._emit(Drop("subscriptions of a node that was not seen for too long"))
-                self.on_ended(home, ())
+                self._forget(home, tuple(ward.duties))
             elif away_ms >= self._settings.away_max_ms and ward.suspended_ms is None:
                 self._suspend(home, ward, now_ms)
         due = [home for home in away if home in self._homes and self._homes[home].is_due(now_ms)]
         for home in due[:DIALLED_AT_ONCE]:
             self._homes[home].put_off(now_ms, self._settings.tick_ms)
             self._emit(Connect(home))
+        self._end_lingering(now_ms)
         self.stand_in(now_ms)
+        self._ask_for_replays(now_ms)

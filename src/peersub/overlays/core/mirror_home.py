@@ -123,6 +123,8 @@ class HomeSide:
         self._choose_from_ms = 0
         self._dial_ms = self._pause_ms = 0
         self._reserves: dict[str, None] = {}
+        self._lingering: dict[str, int] = {}
+        """Nodes that are needed no more, and watch until then."""
         self._recreating: dict[str, int | None] = {}
         """Names that are made anew, and since when nobody kept their events, if that is so."""
         self._former: dict[str, bool] = {}
@@ -172,7 +174,9 @@ class HomeSide:
             return None
         there = [node for node in self._helpers if self._links.counts_copies(node)]
         holders = tuple([node for node in there if self._helpers[node].stores])
-        return Group(self._me, True, holders, tuple(there), self._settings.copies)
+        watching = [node for node in self._lingering if self._links.counts_copies(node)]
+        former = frozenset((*self._former, *self._lingering))
+        return Group(self._me, True, holders, (*there, *watching), self._settings.copies, former)
 
     def _nodes(self, *, stores: bool) -> list[str]:
         return [node for node, helper in self._helpers.items() if helper.stores is stores]
@@ -343,8 +347,8 @@ class HomeSide:
 
     def _take(self, node: str, stores: bool, now_ms: int) -> None:
         """Have a helper from now on, or let a witness hold."""
-        self._former.pop(node, None)
-        self._reserves.pop(node, None)
+        for nodes in (self._former, self._reserves, self._lingering):
+            nodes.pop(node, None)
         self._chosen_before[node] = None
         before = self._helpers.get(node)
         helper = self._helpers[node] = _Helper(stores, now_ms)
@@ -355,6 +359,11 @@ class HomeSide:
         self._ask_for_all(node, helper)
         if stores:
             self.copies.push_all(self._me, node)
+
+    def _linger(self, node: str, now_ms: int) -> None:
+        """A node goes on watching for a while: it is told what is safe as a helper is."""
+        if len(self._lingering) < FORMER_MAX:
+            self._lingering[node] = now_ms + self._settings.linger_ms
 
     def _note_former(self, node: str, *, has_said_all: bool) -> None:
         self._former[node] = has_said_all
@@ -432,6 +441,7 @@ class HomeSide:
         elif not stores and (
             node in self._reserves or len(self._reserves) < self._settings.reserves
         ):
+            self._linger(node, now_ms)
             self._reserve(node, now_ms)
         else:
             # A witness holds nothing: it has nothing to say before it may forget.
@@ -513,9 +523,12 @@ class HomeSide:
             self._dial_ms = now_ms + self._pause_ms
             for node in away:
                 self._emit(Connect(node))
-        self._let_former_go()
+        for node, until_ms in list(self._lingering.items()):
+            if now_ms >= until_ms:
+                del self._lingering[node]
+        self._let_former_go(now_ms)
 
-    def _let_former_go(self) -> None:
+    def _let_former_go(self, now_ms: int) -> None:
         """Let former mirrors forget what the present ones have."""
         mirrors = self._nodes(stores=True)
         for node in mirrors:
@@ -528,4 +541,8 @@ class HomeSide:
         for node, has_said_all in list(self._former.items()):
             if has_said_all and node in self._links:
                 del self._former[node]
+                self._linger(node, now_ms)
+                if self._links.counts_copies(node):
+                    # It goes on watching: it has to know whom to turn to when this node is away.
+                    self._send(node, self._recruit(_Helper(False, now_ms), ()))
                 self._send(node, MirrorEnded(()))

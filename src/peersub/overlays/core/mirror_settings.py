@@ -30,6 +30,9 @@ class MirrorSettings:
     """The most that an acknowledgement waits for copies; then the publication has failed."""
     away_max_ms: int = _DAY_MS
     """After this long without its home a subscription is suspended: publishers wait no more."""
+    linger_ms: int = 300_000
+    """How long who is needed no more goes on watching: as long as a publisher repeats an event,
+    which may reach nobody else, since it was published before the others watched."""
     grace_ms: int = 3_000
     """How long a node that has come back waits for its former mirror before it chooses one."""
     ready_ms: int = 10_000

@@ -281,7 +281,7 @@ class MirrorPeer:
             case MirrorWanted():
                 duties.on_wanted(node, message, now_ms)
             case MirrorEnded(names):
-                duties.on_ended(node, names)
+                duties.on_ended(node, names, now_ms)
             case MirrorReleased(name, event_ids):
                 duties.on_released(node, name, event_ids)
             case MirrorOffer(epoch, subscriptions):

@@ -44,6 +44,9 @@ class DelegationSettings:
     retry_ms_max: int = 20_000
     give_up_ms: int = 300_000
     """After this long a publication has failed."""
+    repeat_after_ms: int = 1_000
+    """So long after a member of the network was lost events that were published meanwhile are
+    published again before they count as confirmed: whoever stands in for it has begun by then."""
     tasks_max: int = 100_000
     """Unfinished tasks of a node; more are refused."""
 
@@ -77,6 +80,9 @@ class Task:
     failure: str = ""
     lost_somebody: bool = False
     """Whether somebody who wanted it was lost before it confirmed: others may hold for it now."""
+    repeats_ms: int | None = None
+    """When it is published again, for that reason."""
+    is_repeated: bool = False
     control: str = ""
     """The reserved name of a control notification."""
 
@@ -92,8 +98,8 @@ class Delegations:
 
     `spread(task, scope, now_ms)` is called to split a scope among the present edges, and
     `detour(task, part, now_ms)` to split a part among others than its peer; both answer with
-    `delegate`, and the latter says what only the peer can serve. `send` takes messages, `finished`
-    takes the tasks of this node's publishers.
+    `delegate`, and the latter says what only the peer can serve. `serve` takes a scope that holds
+    this node as well. `send` takes messages, `finished` takes the tasks of this node's publishers.
     """
 
     def __init__(
@@ -102,17 +108,23 @@ class Delegations:
         send: Callable[[PeerId, Notify | NotifyBatch | Confirm], None],
         spread: Callable[[Task, Scope, int], None],
         detour: Callable[[Task, Part, int], Scope],
+        serve: Callable[[Task, Scope, int], None],
         finished: Callable[[Task], None],
     ) -> None:
         self._settings = settings
         self._send = send
         self._spread = spread
         self._detour = detour
+        self._serve = serve
         self._finished = finished
         self._tasks: dict[TaskKey, Task] = {}
         self._done: History[TaskKey] = History(settings.tasks_max, settings.give_up_ms)
         self._owners: dict[int, Task] = {}
         self._numbers = 0
+        self._lost_ms = -settings.repeat_after_ms - 1
+        """When a member of the network was lost last."""
+        self.has_repeats = False
+        """Whether some of this node's events are to be published again."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -192,6 +204,7 @@ class Delegations:
         self._close_part(task, confirm.delegation)
         if confirm.failure == LOST_SOMEBODY:
             task.lost_somebody = True
+            self.member_lost(now_ms)
         else:
             task.failure = task.failure or confirm.failure
         self.check(task, now_ms)
@@ -206,12 +219,16 @@ class Delegations:
         """Finish the task if nothing is missing any more."""
         if task.waits_for_home or task.parts or task.key not in self._tasks:
             return
+        if task.repeats_ms is not None:
+            return
         delegator, number = task.key
         failure = task.failure
+        if delegator is None and self._is_owed_again(task):
+            task.lost_somebody, task.is_repeated = False, True
+            task.repeats_ms = max(now_ms, self._lost_ms + self._settings.repeat_after_ms)
+            self.has_repeats = True
+            return
         if task.lost_somebody and not failure and not task.control:
-            if delegator is None:
-                self._repeat(task, now_ms)
-                return
             failure = LOST_SOMEBODY
         del self._tasks[task.key]
         if delegator is None:
@@ -221,11 +238,28 @@ class Delegations:
             self._done.add(task.key, now_ms)
         self._send(delegator, Confirm(task.publication.id, number, failure))
 
-    def _repeat(self, task: Task, now_ms: int) -> None:
+    def member_lost(self, now_ms: int) -> None:
+        """A member of the network was lost: its subscriptions may be nobody's for a while."""
+        self._lost_ms = now_ms
+
+    def _is_owed_again(self, task: Task) -> bool:
+        """Whether an event of this node may have passed by who wants it, or stands in for that."""
+        if task.failure or task.control:
+            return False
+        is_near = task.began_ms - self._lost_ms <= self._settings.repeat_after_ms
+        return task.lost_somebody or (is_near and not task.is_repeated)
+
+    def on_repeat(self, now_ms: int) -> None:
         """Serve all of the network again: who got it confirms at once, who holds now gets it."""
-        task.lost_somebody = False
-        self._spread(task, task.scope, now_ms)
-        self.check(task, now_ms)
+        waiting = [task for task in self._tasks.values() if task.repeats_ms is not None]
+        self.has_repeats = False
+        for task in waiting:
+            assert task.repeats_ms is not None
+            if task.repeats_ms <= now_ms:
+                task.repeats_ms = None
+                self._serve(task, task.scope, now_ms)
+            else:
+                self.has_repeats = True
 
     def _close_part(self, task: Task, number: int) -> None:
         del task.parts[number]
@@ -281,6 +315,7 @@ class Delegations:
                 self._spread(task, scope, now_ms)
             if orphans:
                 task.lost_somebody = True
+                self.member_lost(now_ms)
                 self.check(task, now_ms)
 
     def on_retry(self, now_ms: int, *, linked: Callable[[PeerId], bool]) -> None:

@@ -79,6 +79,7 @@ __all__ = ["RoutingEngine"]
 _RETRY = Timer("routing/retry")
 _FLUSH = Timer("routing/flush")
 _REPLAY = Timer("routing/replay")
+_REPEAT = Timer("routing/repeat")
 DESCRIBED_MAX = 1_000
 """Subscriptions that are named to people."""
 
@@ -112,6 +113,7 @@ class RoutingEngine:
             self._out.send,
             self._spread_task,
             self._detour,
+            self._serve,
             self._on_published,
         )
         self._batches = BatchRouting(self.maintenance, self.home)
@@ -127,7 +129,7 @@ class RoutingEngine:
         self._intake = Intake(
             me, self.home, topology, self._batches, self.delegations, self._out, self._serve
         )
-        self._retrying = False
+        self._retrying = self._repeating = False
         self._redelegate = False
 
     # --- causes --------------------------------------------------------------------------------
@@ -166,6 +168,9 @@ class RoutingEngine:
                 self._retrying = False
                 self._intake.retry(now_ms)
                 self.delegations.on_retry(now_ms, linked=self._linked.__contains__)
+            case TimerFired(timer) if timer == _REPEAT:
+                self._repeating = False
+                self.delegations.on_repeat(now_ms)
             case TimerFired(timer) if timer == _REPLAY:
                 self._replay_slice(now_ms)
             case TimerFired(timer) if timer == _FLUSH:
@@ -213,6 +218,9 @@ class RoutingEngine:
         if len(self.delegations) and not self._retrying:
             self._retrying = True
             self._out.emit(SetTimer(_RETRY, self.settings.delegations.retry_ms))
+        if self.delegations.has_repeats and not self._repeating:
+            self._repeating = True
+            self._out.emit(SetTimer(_REPEAT, self.settings.delegations.repeat_after_ms))
         return self._out.take()
 
     def emit(self, effect: Effect) -> None:
