@@ -7,7 +7,12 @@ import pytest
 
 from peersub.cli.failures import CommandError
 from peersub.cli.node_options import NodeOptions, node_settings
-from peersub.filters.price import FILTER_BYTES_MAX, FILTER_PRICE_MAX, ROW_PRICE_MAX
+from peersub.filters.price import (
+    FILTER_BYTES_MAX,
+    FILTER_PRICE_MAX,
+    PART_PRICE_MAX,
+    ROW_PRICE_MAX,
+)
 from peersub.overlays.core.batch_bounds import UNPACKED_BYTES_MAX
 from peersub.overlays.core.home import HomeSettings
 from peersub.overlays.core.mirror_settings import MirrorSettings
@@ -24,7 +29,8 @@ HOUR_MS = 3_600_000
 FIXED = {
     "price of one filter": FILTER_PRICE_MAX,
     "bytes of one filter": FILTER_BYTES_MAX,
-    "price of a row in routing tables": ROW_PRICE_MAX,
+    "price of what other nodes are told of a filter": ROW_PRICE_MAX,
+    "price of a row in routing tables": PART_PRICE_MAX,
     "durable subscriptions of a client with a certificate": ClientLimits().durable_max,
     "age of a durable subscription that nobody consumes, of a client with a certificate": (
         ClientLimits().abandoned_days

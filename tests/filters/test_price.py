@@ -13,6 +13,7 @@ from peersub.filters.boxes import Box
 from peersub.filters.limits import COVERING_STEPS_MAX, TEXT_TESTS_MAX
 from peersub.filters.price import (
     FILTER_PRICE_MAX,
+    PART_PRICE_MAX,
     PLAIN_PRICE,
     ROW_PRICE_MAX,
     TooDearError,
@@ -22,7 +23,7 @@ from peersub.filters.price import (
 )
 from peersub.filters.relations import Allowance, union_covers
 from peersub.filters.summary import Summary
-from peersub.filters.widened import UnreadFilter, widen
+from peersub.filters.widened import PARTS_MAX, UnreadFilter, parts_of, widen
 from peersub.filters.xpath.pattern import pattern_text
 from strategies import events, examples, filter_texts
 
@@ -252,6 +253,51 @@ def test_what_all_boxes_demand_stays_when_widened():
     wide = widen(Filter(DEAR[1]))
     assert wide.matches({"s": "ACME"}) and not wide.matches({"s": "other"})
     assert not widen(Filter(DEAR[4])).matches({"n": 3})
+
+
+@pytest.mark.parametrize(
+    "text", [*DEAR, product(6), "a IN (" + ", ".join(map(str, range(2_000))) + ")"]
+)
+def test_others_are_told_cheap_parts(text):
+    wanted = Filter(text)
+    parts = parts_of(wanted)
+    assert 0 < len(parts) <= PARTS_MAX
+    for part in parts:
+        assert part.price.units <= PART_PRICE_MAX
+        read = Filter.from_bytes(part.to_bytes(), PART_PRICE_MAX)
+        assert read == part and read.digest == part.digest
+    assert parts_of(parts[0]) == (parts[0],)
+
+
+def test_parts_match_what_the_filter_does_and_no_more():
+    many = Filter("a IN (" + ", ".join(f"'v{n:04}'" for n in range(2_000)) + ") AND b > 1")
+    parts = parts_of(many)
+    assert len(parts) > 1
+    for number in range(0, 4_000, 7):
+        event = {"a": f"v{number:04}", "b": 2}
+        assert any(part.matches(event) for part in parts) == (number < 2_000)
+    union = Filter(" OR ".join(f"(a{n} = {n} AND b < {n})" for n in range(100)))
+    assert ROW_PRICE_MAX >= union.price.units > PART_PRICE_MAX
+    told = [box for part in parts_of(union) for box in part.boxes]
+    assert union_covers(union.boxes, told, Allowance(10_000_000))
+
+
+def test_a_dear_tree_pattern_is_told_with_fewer_steps():
+    wanted = Filter.xpath("/a/b" + "//*[s]" * 31)
+    (told,) = parts_of(wanted)
+    assert told.price.units <= PART_PRICE_MAX < wanted.price.units and told.covers(wanted)
+    assert not told.matches(b"<c><b/></c>")
+    wide = Filter.xpath("/a" + "".join(f"[b{n:02}{'x' * 58}]" for n in range(63)))
+    assert [told.text for told in parts_of(wide)] == ["/a"]
+
+
+@examples(100)
+@given(filter_texts, st.lists(events(), max_size=6), st.integers(4, PART_PRICE_MAX))
+def test_parts_lose_no_event(text, many, price_max):
+    wanted = Filter(text)
+    parts = parts_of(wanted, price_max)
+    for event in many:
+        assert any(part.matches(event) for part in parts) or not wanted.matches(event)
 
 
 @examples(100)

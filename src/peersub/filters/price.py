@@ -7,8 +7,8 @@ tests (compiling, and comparing each with each) and its bytes. It is the same fr
 the decoded but unread bytes, and, as an upper bound, from two filters that are to be multiplied.
 
 The bounds: `FILTER_PRICE_MAX` for a filter that enters a network or comes over a link,
-`ROW_PRICE_MAX` for what nodes tell each other of it. A dearer filter is told to others as
-`widened`: a cheaper one that covers it. The home of the subscription matches it exactly.
+`ROW_PRICE_MAX` for what nodes tell each other of it, in rows of at most `PART_PRICE_MAX`. Of a
+dearer filter others are told what is `widened`: cheaper, and covers it. The home matches exactly.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from peersub.filters.limits import PATTERN_CHARACTERS_MAX, TEXT_TESTS_MAX
 
 __all__ = [
     "FILTER_PRICE_MAX",
+    "PART_PRICE_MAX",
     "PLAIN_PRICE",
     "ROW_PRICE_MAX",
     "Price",
@@ -36,7 +37,9 @@ __all__ = [
 FILTER_PRICE_MAX: Final = 2_048
 """Units of one filter in a network: about 10 ms of a processor to read it."""
 ROW_PRICE_MAX: Final = 768
-"""Units of a filter in routing tables; what is dearer is widened."""
+"""Units of all that other nodes are told of one filter; what is dearer is widened."""
+PART_PRICE_MAX: Final = 96
+"""Units of one row in routing tables, which is worked with in one go: about half a millisecond."""
 PLAIN_PRICE: Final = 16
 """Units up to which a filter is plain: such are bounded by their number, and fill no budget."""
 

@@ -15,7 +15,7 @@ from overlays.routing.filter_networks import (
 )
 from overlays.routing.wishes import EVENTS, any_wish, wish
 from peersub.filters.filter import Filter
-from peersub.filters.price import ROW_PRICE_MAX
+from peersub.filters.price import PART_PRICE_MAX, ROW_PRICE_MAX
 from peersub.filters.widened import UnreadFilter
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.core.identity import PeerId
@@ -831,10 +831,28 @@ def test_others_are_told_a_cheaper_filter_in_place_of_a_dear_one():
     dear = Filter(DEAR)
     network.subscribe(last, "dear", dear)
     network.run()
-    (row,) = network.tables()[first, middle].entries
-    assert row.filter.price.units <= ROW_PRICE_MAX < dear.price.units
-    assert row.filter.matches({"n": 8, "s": "k"}) and not row.filter.matches({"n": 7, "s": "k"})
+    rows = [row.filter for row in network.tables()[first, middle].entries]
+    assert sum(row.price.units for row in rows) <= ROW_PRICE_MAX < dear.price.units
+    assert all(row.price.units <= PART_PRICE_MAX for row in rows)
+    assert any(row.matches({"n": 8, "s": "k"}) for row in rows)
+    assert not any(row.matches({"n": 7, "s": "k"}) for row in rows)
     assert network.ready == [(last, "dear")]
+    network.unsubscribe(last, "dear")
+    network.run()
+    assert not network.tables()[first, middle].entries
+
+
+def test_parts_that_subscriptions_share_stay_as_long_as_one_has_them():
+    network, (first, middle, last) = two_in_a_row()
+    values = ", ".join(f"'v{number:03}'" for number in range(600))
+    network.subscribe(last, "one", Filter(f"a IN ({values})"))
+    network.subscribe(last, "other", Filter(f"a IN ({values}) OR b = 1"))
+    network.run()
+    network.unsubscribe(last, "one")
+    network.run()
+    rows = network.tables()[first, middle]
+    assert rows.want(Publication("e", {"a": "v599"})) and rows.want(Publication("f", {"b": 1}))
+    assert not rows.want(Publication("g", {"a": "v6"}))
 
 
 def test_a_row_that_is_too_dear_to_be_read_wants_everything_and_hides_no_other():

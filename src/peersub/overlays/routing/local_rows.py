@@ -6,11 +6,11 @@ rows are never made anew, however many subscriptions there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
-from peersub.filters.widened import widen
+from peersub.filters.widened import parts_of
 from peersub.overlays.routing.messages import Entry, EntryKey
 from peersub.overlays.routing.rows import NO_ROWS, ControlRows, Rows, row_key
 from peersub.overlays.routing.topology import Scope
@@ -26,7 +26,8 @@ class LocalRows:
 
     def __init__(self, make_entry: MakeEntry) -> None:
         self._make_entry = make_entry
-        self._subscriptions: dict[str, Filter] = {}
+        self._subscriptions: dict[str, tuple[Filter, ...]] = {}
+        """Per subscription what others are told of it."""
         self._uses: dict[EntryKey, int] = {}
         """How many subscriptions have the row."""
         self._changed: dict[EntryKey, Filter] = {}
@@ -43,24 +44,25 @@ class LocalRows:
     def add(self, name: str, wanted: Filter) -> None:
         """A subscription begins, or has another filter from now on.
 
-        The row of a dear filter is a cheaper one that covers it: the home matches exactly.
+        A dear filter has several rows, which together cover it: the home matches exactly.
         """
         self.discard(name)
-        self._subscriptions[name] = widen(wanted)
-        self._count(name, self._subscriptions[name], 1)
+        parts = self._subscriptions[name] = parts_of(wanted)
+        self._count(name, parts, 1)
 
     def discard(self, name: str) -> bool:
         """A subscription ends; False if there is none."""
-        wanted = self._subscriptions.pop(name, None)
-        if wanted is not None:
-            self._count(name, wanted, -1)
-        return wanted is not None
+        parts = self._subscriptions.pop(name, None)
+        if parts is not None:
+            self._count(name, parts, -1)
+        return parts is not None
 
-    def _count(self, name: str, wanted: Filter, more: int) -> None:
-        if not wanted.is_nothing:
-            key = row_key(self._make_entry(name, wanted, ()))
-            self._uses[key] = self._uses.get(key, 0) + more
-            self._changed[key] = wanted
+    def _count(self, name: str, parts: Iterable[Filter], more: int) -> None:
+        for wanted in parts:
+            if not wanted.is_nothing:
+                key = row_key(self._make_entry(name, wanted, ()))
+                self._uses[key] = self._uses.get(key, 0) + more
+                self._changed[key] = wanted
 
     def rows(self, control: ControlRows, reach: Scope = ()) -> Rows:
         """The rows now, with these for control notifications."""
@@ -68,7 +70,8 @@ class LocalRows:
             self._reach = reach
             self._rows = Rows.of(
                 self._make_entry(name, wanted, reach)
-                for name, wanted in self._subscriptions.items()
+                for name, parts in self._subscriptions.items()
+                for wanted in parts
                 if not wanted.is_nothing
             )
         added, removed = [], []
