@@ -9,11 +9,12 @@ from peersub.filters.filter import Filter
 from peersub.overlays.chord.converged import converge
 from peersub.overlays.chord.invariants import check_quiet
 from peersub.overlays.chord.messages import RingMember
-from peersub.overlays.chord.peer import ChordPeer
+from peersub.overlays.chord.peer import LEAVE, ChordPeer, Phase
 from peersub.overlays.chord.ring import _heirs, _sources
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.topology import ChordTopology
-from peersub.overlays.core.causes import PeerLost
+from peersub.overlays.core.causes import Leave, PeerConnected, PeerLost, TimerFired
+from peersub.overlays.core.effects import Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 
@@ -105,6 +106,18 @@ def test_lost_fingers_are_located_anew_without_waiting_for_stabilisation() -> No
     world.simulation.crash(victims)
     world.simulation.run_for(20_000)
     assert check_quiet(world.peers) == []
+
+
+def test_a_node_that_has_left_serves_nobody_over_a_link_that_comes_up_later() -> None:
+    """Mirrors on the node may need one; its table of edges is as it was when it left."""
+    peer = ChordPeer(PeerId("n0"), ChordSettings(), 1)
+    other = ChordPeer(PeerId("n1"), ChordSettings(), 1)
+    converge([peer, other], {"n0": {"s": Filter("x = 0")}, "n1": {"t": Filter("x = 1")}})
+    peer.handle(Leave(), 0)
+    peer.handle(TimerFired(LEAVE), peer.settings.leave_ms)
+    assert peer.phase is Phase.LEFT
+    later = peer.handle(PeerConnected(other.me, other.greeting()), peer.settings.leave_ms + 1)
+    assert not [effect for effect in later if isinstance(effect, Send)]
 
 
 def test_all_but_one_crash_and_the_last_serves_itself() -> None:

@@ -322,6 +322,8 @@ class ChordPeer:
     # --- links ---------------------------------------------------------------------------------
 
     def _on_connected(self, peer: PeerId, greeting: bytes, now_ms: int) -> None:
+        if self.phase is Phase.LEFT:
+            return  # Somebody else on the node needs the link: the ring goes on without this peer.
         key = int.from_bytes(greeting, "big") if len(greeting) == _KEY_BYTES else None
         if self.ring.on_connected(peer, key):
             self.joining.on_connected(peer.node)
