@@ -165,6 +165,29 @@ async def test_all_clients_share_the_budget_of_a_node_and_identities_share_their
 
 
 @on_loop
+async def test_a_durable_subscription_that_is_not_changed_keeps_the_share_it_had():
+    budget, node = FilterBudget(), FakeNode()
+    door, connection = sharing(budget, "ann", "c1", node)
+    door.on_messages([SubscribeWanted(1, product(3), durable="d"), UnsubscribeWanted(1)])
+    assert budget.spent == product(3).price.units > 0
+    assert refusals(connection) == [""]
+    node.refusal = "not now"
+    door.on_messages([SubscribeWanted(2, DEAR, durable="d")])
+    assert refusals(connection) == ["not now"]
+    assert budget.spent == product(3).price.units
+
+
+@on_loop
+async def test_what_a_client_is_told_of_a_narrowed_filter_fits_into_a_message():
+    long = Filter("a IN (" + ", ".join(f"'{n:03}{'x' * 180}'" for n in range(150)) + ") OR b = 1")
+    rules = PermittedRules(Permissions.parse("[default]\nsubscribe = 'n < 3'"), lambda: 0)
+    door, connection = sharing(FilterBudget(), "ann", rules=rules)
+    door.on_messages([received(SubscribeWanted(1, long))])
+    (state,) = connection.taken(SubscriptionState)
+    assert state.detail.startswith("narrowed to: ") and len(encode(state)) < 16_384
+
+
+@on_loop
 async def test_a_durable_subscription_keeps_its_share_until_it_is_given_up():
     budget, node = FilterBudget(), FakeNode()
     door, _ = sharing(budget, "ann", "c1", node)

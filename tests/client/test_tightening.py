@@ -1,5 +1,6 @@
 """Permissions that change while subscriptions exist: nothing is handed over that they forbid."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -362,3 +363,42 @@ async def test_what_nobody_consumes_for_too_long_ends_over_restarts_too():
     here.open()
     here.now_ms += 20
     assert await here.ended() == ["durable/ann/old"]
+
+
+@on_loop
+async def test_filters_that_are_narrowed_anew_are_priced_anew():
+    here = Gated(ALL)
+    budget = here.gate._budget
+    dear, plain = " AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(7)), "n > 0"
+    _, connection = here.client("ann", wanted(1, dear), wanted(2, plain))
+    assert budget.spent == Filter(dear).price.units
+    connection.taken(SubscriptionState)
+    await here.gate.use(Permissions.parse("[default]\nsubscribe = 'p = 1 OR q = 1'"))
+    (ended, narrowed) = connection.taken(SubscriptionState)
+    assert ended.phase is ENDED and "may cost" in ended.detail
+    assert narrowed.phase is READY and narrowed.detail
+    assert budget.spent == 0, "what is left is plain"
+    await here.gate.use(Permissions.parse(f"[default]\nsubscribe = '{OTHER}'"))
+    (state,) = connection.taken(SubscriptionState)
+    assert state.detail == f"narrowed to: {Filter(OTHER).intersection(Filter(plain)).text}"
+    assert budget.spent == Filter(OTHER).intersection(Filter(plain)).price.units > 0
+
+
+OTHER = "(p = 1 OR q = 1) AND (r = 1 OR s = 1) AND (t = 1 OR u = 1)"
+
+
+@on_loop
+async def test_many_dear_filters_are_narrowed_anew_by_turns(monkeypatch):
+    here = Gated(ALL)
+    dear = " AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(5))
+    here.client("ann", *(wanted(n, f"{dear} AND c = {n}") for n in range(1, 9)))
+    at_once = []
+    narrow = here.rules.permit_subscribe
+    monkeypatch.setattr(
+        here.rules, "permit_subscribe", lambda *rest: at_once.append(None) or narrow(*rest)
+    )
+    work = asyncio.ensure_future(here.gate.use(Permissions.parse(SOME)))
+    await asyncio.sleep(0)
+    assert 0 < len(at_once) <= 3
+    await work
+    assert len(at_once) == 8

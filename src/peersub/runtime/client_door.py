@@ -348,9 +348,7 @@ class ClientDoor:
 
     def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
         durable = DurableOptions(since or None) if consumer.is_durable else None
-        # Who has no identity shares durable subscriptions with others who have none.
-        client = self.identity if consumer.is_durable else self.identity or self.label
-        is_new = self._budget.take(client, consumer.name, consumer.wanted, self._limits.price_max)
+        former = self.take_share(consumer)
         if durable is not None:
             self._holders.take(consumer)
         if consumer.number not in self._consumers:
@@ -363,9 +361,14 @@ class ClientDoor:
             self._node.subscribe(consumer.name, wanted, consumer, durable=durable, moved=moved)
         except ValueError:
             self._holders.give_up(consumer)
-            if is_new:
-                self._budget.release(consumer.name)
+            self._budget.restore(consumer.name, former)
             raise
+
+    def take_share(self, consumer: QueuedConsumer) -> tuple[str, int] | None:
+        """Count what its filter costs; what it cost until now, if so. Raises as the budget does."""
+        # Who has no identity shares durable subscriptions with others who have none.
+        client = self.identity if consumer.is_durable else self.identity or self.label
+        return self._budget.take(client, consumer.name, consumer.wanted, self._limits.price_max)
 
     def _forget(self, number: int) -> QueuedConsumer | None:
         consumer = self._consumers.pop(number, None)

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.messages import Message
 from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_door import ClientDoor
@@ -23,7 +24,7 @@ from peersub.runtime.client_renewal import renew, renew_bound
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
-from peersub.runtime.filter_budget import FilterBudget
+from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
 from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.logs import NodeLog
@@ -40,8 +41,6 @@ __all__ = ["ClientGate"]
 
 FULL_BYTES: Final = 1_024 * 1_024
 """What may wait for a client on its connection; the rest waits in the queues of subscriptions."""
-RENEWED_AT_ONCE: Final = 64
-"""Subscriptions that are narrowed anew in one turn of the loop."""
 LOOK_AGAIN_S: Final = 0.01
 """How often it is looked whether a full connection has room."""
 
@@ -157,8 +156,11 @@ class ClientGate:
         for door in bound:
             renew_bound(door)
         for door in bound:
-            for number, _ in enumerate(renew(door, self._node), 1):
-                if not number % RENEWED_AT_ONCE:
+            units = 0
+            for step in renew(door, self._node):
+                units += PLAIN_PRICE + step
+                if units > RENEWED_UNITS_AT_ONCE:
+                    units = 0
                     await asyncio.sleep(0)
         await self._node.narrow_durables()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from peersub.runtime.client_texts import narrowing_of, text_of
+from peersub.runtime.filter_budget import permit_filter
 from peersub.wire.client_messages import SubscriptionPhase
 
 if TYPE_CHECKING:
@@ -33,26 +34,33 @@ def renew_bound(door: ClientDoor) -> None:
             consumer.withdraw(door.bound)
 
 
-def renew(door: ClientDoor, node: ServingNode) -> Iterator[None]:
-    """Narrow each subscription by the permissions of now, one per step, or end it."""
+def renew(door: ClientDoor, node: ServingNode) -> Iterator[int]:
+    """Narrow each subscription by the permissions of now, one per step, or end it.
+
+    Each step says what it cost, in units of `filters.price`.
+    """
     for consumer in door.consumers:
         if door.has(consumer):
             _renew(door, node, consumer)
-        yield
+        yield consumer.asked.price.units
 
 
 def _renew(door: ClientDoor, node: ServingNode, consumer: QueuedConsumer) -> None:
+    former = consumer.wanted
     try:
-        wanted = door.rules.permit_subscribe(door.identity, consumer.asked)
+        wanted = permit_filter(door.rules, door.identity, consumer.asked)
+        if wanted.digest != former.digest and not consumer.is_durable:
+            consumer.wanted = wanted
+            door.take_share(consumer)  # That of a durable one is counted where it is kept.
     except ValueError as error:
         if consumer.is_held and consumer.is_durable:
             node.detach(consumer.name)
         consumer.is_held = False
         door.end(consumer, text_of(error))
         return
-    if wanted.digest == consumer.wanted.digest:
+    if wanted.digest == former.digest:
         return
-    if not consumer.wanted.covers(wanted):
+    if not former.covers(wanted):
         consumer.phase = SubscriptionPhase.PENDING  # Who publishes what is new has to hear of it.
     consumer.wanted, consumer.detail = wanted, narrowing_of(consumer.asked, wanted)
     if not consumer.is_durable:

@@ -10,7 +10,8 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_ports import DoorLimits
 from peersub.runtime.client_shares import owner_of
-from peersub.runtime.security.permissions import ClientPermission, NotPermitted, Permissions
+from peersub.runtime.filter_budget import check_filter
+from peersub.runtime.security.permissions import ClientPermission, Permissions
 from peersub.runtime.security.rate_limit import RateLimit
 
 __all__ = ["PermittedRules"]
@@ -113,9 +114,12 @@ class PermittedRules:
         if permission is None:
             return asked
         try:
-            return permission.narrow(asked)
-        except NotPermitted:
+            narrowed = permission.narrow(asked)
+            if narrowed is not asked:
+                check_filter(narrowed)
+        except ValueError:  # Not permitted, or too dear to be said.
             return NOTHING
+        return narrowed
 
     def durable_bound(self, name: str) -> Filter | None:
         """What the owner may see at all; None if that is everything."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from peersub.filters.errors import excerpt_of
 from peersub.filters.filter import Filter, described
 
 __all__ = ["client_named", "narrowing_of", "text_of"]
+
+
+SAID_CHARACTERS_MAX: Final = 4_096
+"""Of a filter, or a reason, that a client is told: the wire takes no text of any length."""
 
 
 def client_named(identity: str) -> str:
@@ -18,10 +25,12 @@ def client_named(identity: str) -> str:
 
 def narrowing_of(asked: Filter, wanted: Filter) -> str:
     """What a client is told of a filter that was narrowed; empty if it was not."""
-    return "" if wanted is asked or wanted == asked else f"narrowed to: {described(wanted)}"
+    if wanted is asked or wanted == asked:
+        return ""
+    return f"narrowed to: {excerpt_of(described(wanted), SAID_CHARACTERS_MAX)}"
 
 
 def text_of(error: ValueError) -> str:
     """One line, also of an error about a filter."""
     one_line = getattr(error, "one_line", None)
-    return str(error) if one_line is None else str(one_line())
+    return excerpt_of(str(error) if one_line is None else one_line(), SAID_CHARACTERS_MAX)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
+from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.publication import Delivery, Publication
@@ -40,7 +41,7 @@ from peersub.overlays.core.records import (
 )
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
-from peersub.runtime.filter_budget import FilterBudget
+from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
 from peersub.runtime.limits import DEFAULT_LIMITS
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
@@ -82,8 +83,6 @@ READ_AT_ONCE: Final = 256
 READ_BYTES: Final = 4 * 1_024 * 1_024
 """Of events that are read from the log in one go."""
 RETRY_S: Final = 1.0
-NARROWED_AT_ONCE: Final = 64
-"""Durable subscriptions that are narrowed anew in one turn of the loop."""
 OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
 OnKept = Callable[[str, Filter], None]
@@ -438,12 +437,15 @@ class DurableSubscriptions:
         What is handed over follows them already. `resubscribe` tells the overlay of a filter in
         place of another.
         """
-        for place, name in enumerate(list(self._durables)):
-            if place and not place % NARROWED_AT_ONCE:
+        units = 0
+        for name in list(self._durables):
+            if units > RENEWED_UNITS_AT_ONCE:
+                units = 0
                 await asyncio.sleep(0)
             durable = self._durables.get(name)
             if durable is None or self._is_ended:
                 continue
+            units += PLAIN_PRICE + durable.asked.price.units
             wanted = self._rules.narrow_durable(name, durable.asked)
             if wanted.digest != durable.wanted.digest:
                 durable.is_ready = durable.is_ready and durable.wanted.covers(wanted)

@@ -7,7 +7,7 @@ away, and when the node starts again (`DurableShares`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.filters.filter import Filter
 from peersub.filters.price import FILTER_PRICE_MAX, refusal_of
@@ -17,7 +17,10 @@ from peersub.runtime.limits import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from peersub.runtime.client_ports import ClientRules
 
-__all__ = ["FilterBudget", "check_filter", "permit_filter"]
+__all__ = ["RENEWED_UNITS_AT_ONCE", "FilterBudget", "check_filter", "permit_filter"]
+
+RENEWED_UNITS_AT_ONCE: Final = 512
+"""Units of the filters that are narrowed anew in one turn of the loop, when permissions change."""
 
 
 def check_filter(wanted: Filter, price_max: int = FILTER_PRICE_MAX) -> None:
@@ -61,15 +64,17 @@ class FilterBudget:
         """Per subscription, its client and its units; none for a plain filter."""
         self._clients: dict[str, int] = {}
 
-    def take(self, client: str, name: str, wanted: Filter, client_max: int) -> bool:
-        """The client has a subscription of this name from now on; False if it had it before.
+    def take(
+        self, client: str, name: str, wanted: Filter, client_max: int
+    ) -> tuple[str, int] | None:
+        """The client has a subscription of this name from now on; what it took until now, if so.
 
         Raises:
             ValueError: the filter does not fit: which bound, and what to do.
         """
         units = wanted.price.surplus
-        is_new = name not in self._shares
-        owner, former = self._shares.get(name, (client, 0))
+        share = self._shares.get(name)
+        owner, former = share or (client, 0)
         spent = self._clients.get(client, 0) - (former if owner == client else 0)
         spent_by_all = self.spent - former
         if spent + units > client_max:
@@ -77,12 +82,16 @@ class FilterBudget:
         if spent_by_all + units > self._node_max:
             self._refuse(f"all filters at this node cost {spent_by_all:,}", units, self._node_max)
         self.hold(client, name, wanted)
-        return is_new
+        return share
 
     def hold(self, client: str, name: str, wanted: Filter) -> None:
         """The client has this subscription, whether it fits or not: it was taken in before."""
+        self.restore(name, (client, wanted.price.surplus))
+
+    def restore(self, name: str, share: tuple[str, int] | None) -> None:
+        """The subscription takes what it took before (`take`) again; None for nothing."""
         self.release(name)
-        units = wanted.price.surplus
+        client, units = share or ("", 0)
         if units:
             self._shares[name] = (client, units)
             self._clients[client] = self._clients.get(client, 0) + units
