@@ -127,6 +127,7 @@ def test_pub_says_which_events_failed(run):
         (("{}", "--rate", "0"), "--rate"),
         (("-", "--id", "a"), "--id and --body are for one event"),
         (("{}", "--node", "localhost"), "--node: 'localhost' is no address"),
+        (("{}", "--node", "localhost:70000"), "a port is at most 65535"),
     ],
 )  # fmt: skip
 def test_pub_used_wrongly(run, arguments, message):

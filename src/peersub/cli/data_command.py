@@ -7,6 +7,7 @@ from typing import Any
 
 from peersub.cli.failures import ExitCode
 from peersub.cli.output import note, print_json, say
+from peersub.runtime.client_shares import describe_durable
 from peersub.runtime.store.upkeep import back_up, check_data, restore
 
 __all__ = ["run_backup", "run_check", "run_restore"]
@@ -59,6 +60,6 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         say(f"  {name}: {count:,} rows")
     for each in found.get("durable_subscriptions", ()):
         say(
-            f"  durable {each['name']}: {each['unread']:,} unread, {each['dropped']:,} dropped, "
-            f"{each['gaps']:,} gaps"
+            f"  durable {describe_durable(each['name'])}: {each['unread']:,} unread, "
+            f"{each['dropped']:,} dropped, {each['gaps']:,} gaps"
         )

@@ -25,6 +25,8 @@ LINE_BYTES_MAX: Final = 20 * 1_024 * 1_024
 """A longer line holds no event that could travel."""
 BAD_LINES_SHOWN: Final = 20
 EVENTS_AT_ONCE_MAX: Final = 4_096
+PATIENCE_S: Final = 3.0
+"""After this time without an answer the command says that it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ async def _publish_all(
     from peersub.client import PublishFailedError
 
     async for events in _paced(source, options.rate):
+        waiting = asyncio.get_running_loop().call_later(PATIENCE_S, _say_waiting, options)
         try:
             summary = await node.publish_many(events, delivery=options.delivery)  # type: ignore[arg-type]
         except PublishFailedError as error:
@@ -119,7 +122,14 @@ async def _publish_all(
         else:
             outcome.published += summary.published
             outcome.already_seen += summary.already_seen
+        finally:
+            waiting.cancel()
         outcome.last_id = events[-1].id
+
+
+def _say_waiting(options: PubOptions) -> None:
+    if not options.quiet:
+        note("peersub: not acknowledged yet; waiting")
 
 
 async def _paced(source: _Copies | _Lines, rate: float | None) -> AsyncIterator[list[Event]]:

@@ -49,6 +49,7 @@ def _show(status: Mapping[str, Any]) -> None:
     _show_figures(console, status)
     rows = {name: _short(value) for name, value in overlay.items() if _is_plain(value)}
     rows["subscriptions"] = str(status.get("subscriptions", 0))
+    rows["durable subscriptions"] = str(len(status.get("durable_subscriptions", ())))
     rows["publications under way"] = str(status.get("publications_under_way", 0))
     _table(console, "overlay", ("what", "value"), [[name, rows[name]] for name in rows])
     _show_links(console, status)

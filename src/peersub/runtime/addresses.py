@@ -25,8 +25,10 @@ def split_address(address: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{address!r}: a host with colons stands in brackets, as in [::1]:7001")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+    if not host or not port.isascii() or not port.isdigit():
         raise ValueError(f"{address!r} is no address: it looks like 127.0.0.1:7001")
+    if int(port) > PORT_MAX:
+        raise ValueError(f"{address!r} is no address: a port is at most {PORT_MAX}")
     return host, int(port)
 
 

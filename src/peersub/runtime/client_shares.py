@@ -19,6 +19,7 @@ __all__ = [
     "Usage",
     "Usages",
     "client_of",
+    "describe_durable",
     "durable_name",
     "node_identity",
     "owner_of",
@@ -66,6 +67,19 @@ def client_of(durable: str) -> str | None:
     kind, _, rest = durable.partition("/")
     client, slash, _ = rest.partition("/")
     return client if kind == _DURABLE and slash else None
+
+
+def describe_durable(durable: str) -> str:
+    """A durable subscription as people call it.
+
+    >>> describe_durable("durable/ann/orders"), describe_durable("durable//a/b")
+    ('orders of ann', 'a/b')
+    """
+    client = client_of(durable)
+    if client is None:
+        return durable
+    name = durable.removeprefix(f"{_DURABLE}/{client}/")
+    return f"{name} of {client}" if client else name
 
 
 class DurableHolders:
