@@ -27,6 +27,8 @@ MENDED = {
     MIRRORS_FROM + 2_591: "the disk of the home is lost, and the mirror is not there",
     MIRRORS_FROM + 2_110: "an event that comes late passes by all who hold in turn",
     MIRRORS_FROM + 2_418: "the publisher leaves before those who know of the subscription watch",
+    MIRRORS_FROM + 1_000_026: "a subscription has ended, and a former witness watches for it",
+    MIRRORS_FROM + 1_000_210: "all go whom both sides of a split know",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

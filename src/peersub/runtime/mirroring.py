@@ -73,6 +73,8 @@ RELEASE_S: Final = 0.02
 """How long what a consumer took is collected before the mirror is told."""
 _WITNESS: Final = b"\0witness"
 """Follows the epoch of a home on disk where its subscriptions are only watched."""
+_SUSPENDED: Final = b"\0suspended "
+"""Follows that, with the time, where nobody waits for them any more."""
 
 
 class Mirroring:
@@ -98,14 +100,9 @@ class Mirroring:
         self._released: dict[str, list[str]] = {}
         """Events that consumers took a moment ago."""
         known = [
-            Mirrored(
-                each.home,
-                each.options.removesuffix(_WITNESS).decode(),
-                each.name,
-                each.filter,
-                not each.options.endswith(_WITNESS),
-            )
+            Mirrored(each.home, epoch, each.name, each.filter, stores, suspended_ms)
             for each in store.mirrored_subscriptions()
+            for epoch, stores, suspended_ms in [_read_options(each.options)]
         ]
         self.peer = host_mirrors(driver.node, store.log_epoch, settings, known, store.lives)
         self._work: dict[type, Callable[[Any], None]] = {
@@ -207,7 +204,7 @@ class Mirroring:
     # --- for those of others -------------------------------------------------------------------
 
     def _look_after(self, task: LookAfter) -> None:
-        options = task.epoch.encode() + (b"" if task.stores else _WITNESS)
+        options = _written_options(task)
         now_ms = self._now_ms()
         names = tuple(each.name for each in task.subscriptions)
         self._durables.submit(
@@ -331,6 +328,20 @@ class Mirroring:
         task = self._loop.create_task(ask())
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+
+
+def _written_options(task: LookAfter) -> bytes:
+    """What the disk keeps with subscriptions that are looked after."""
+    suspended_ms = task.suspended_ms
+    suspended = b"" if suspended_ms is None else _SUSPENDED + str(suspended_ms).encode()
+    return task.epoch.encode() + (b"" if task.stores else _WITNESS) + suspended
+
+
+def _read_options(options: bytes) -> tuple[str, bool, int | None]:
+    """The epoch of the home, whether events are held, and since when nobody waits."""
+    rest, _, suspended = options.partition(_SUSPENDED)
+    epoch = rest.removesuffix(_WITNESS).decode()
+    return epoch, not rest.endswith(_WITNESS), int(suspended) if suspended else None
 
 
 def _length_of_chunk(held: Sequence[HeldCopy]) -> int:

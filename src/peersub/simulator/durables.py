@@ -143,9 +143,9 @@ class HeldDisk:
                 return self._append(publication, names, hops)
             case BatchStored():
                 return self._append_batch(entry)
-            case LookAfter(home, epoch, subscriptions, stores):
+            case LookAfter(home, epoch, subscriptions, stores, suspended_ms):
                 for each in subscriptions:
-                    mirrored = Mirrored(home, epoch, each.name, each.filter, stores)
+                    mirrored = Mirrored(home, epoch, each.name, each.filter, stores, suspended_ms)
                     self.mirrored[home, each.name] = mirrored
             case LetGo(home, names):
                 for name in names:

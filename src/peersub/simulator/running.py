@@ -475,16 +475,31 @@ class Run:
     def _goes_on_without(self, nodes: Sequence[str]) -> bool:
         """Whether a network is left when these go: nodes on their way in or out are none."""
         others = [host for host in self.simulation.living() if host.name not in nodes]
-        return any(self._is_member(host.name) for host in others) and not any(
-            self._is_stranded(host, nodes) for host in others
+        return any(self._is_member(host.name) for host in others) and not self._are_strangers(
+            others
         )
 
-    def _is_stranded(self, host: Host, gone: Sequence[str]) -> bool:
-        """Whether a node without links looks for nobody but nodes that are off, or go."""
-        missing = getattr(host.overlay, "missing_nodes", ())
-        if not missing or any(peer.node not in gone for peer in host.overlay.links()):
-            return False
-        return all(node in gone or not self.simulation.is_on(node) for node in missing)
+    def _are_strangers(self, hosts: Sequence[Host]) -> bool:
+        """Whether nodes are left of which none knows one of the others: they could never meet."""
+        if not all(hasattr(host.overlay, "missing_nodes") for host in hosts):
+            return False  # Nodes of these overlays wait for who is gone.
+        known: dict[str, set[str]] = {host.name: set() for host in hosts}
+        settled: list[str] = []
+        for host in hosts:
+            linked = [peer.node for peer in host.overlay.links()]
+            others = {*linked, *host.overlay.missing_nodes}
+            if others:  # One that neither has links nor looks for anybody is on its way in.
+                settled.append(host.name)
+            for other in others.intersection(known):
+                known[host.name].add(other)
+                known[other].add(host.name)
+        reached: set[str] = set()
+        ahead = settled[:1]
+        while ahead:
+            name = ahead.pop()
+            reached.add(name)
+            ahead += known[name] - reached
+        return not reached.issuperset(settled)
 
     def _act_on_network(self, action: do.Action) -> None:
         simulation = self.simulation

@@ -153,8 +153,8 @@ class Keeper:
                 self.answers.append(self.mark())
             case ReadMark():
                 self.answers.append(self.mark())
-            case LookAfter(home, epoch, subscriptions, stores):
-                self.look_after(home, epoch, subscriptions, stores)
+            case LookAfter(home, epoch, subscriptions, stores, suspended_ms):
+                self.look_after(home, epoch, subscriptions, stores, suspended_ms)
             case LetGo(home, names):
                 self.let_go(home, names)
             case RetainEvents(home, events):
@@ -197,10 +197,15 @@ class Keeper:
         self.disk.cursor.setdefault(name, 0)
 
     def look_after(
-        self, home: str, epoch: str, subscriptions: Sequence[NamedFilter], stores: bool
+        self,
+        home: str,
+        epoch: str,
+        subscriptions: Sequence[NamedFilter],
+        stores: bool,
+        suspended_ms: int | None,
     ) -> None:
         for each in subscriptions:
-            mirrored = Mirrored(home, epoch, each.name, each.filter, stores)
+            mirrored = Mirrored(home, epoch, each.name, each.filter, stores, suspended_ms)
             self.disk.mirrored[home, each.name] = mirrored
         self.answers.append(LookedAfter(home, tuple(each.name for each in subscriptions)))
 

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlays.core.mirror_world import SETTINGS, MirrorWorld
-from peersub.overlays.core.causes import MirrorNews
+from peersub.overlays.core.causes import MirrorNews, PeerConnected
+from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.mirror_copies import PUSHED_BYTES_MAX, Copies, Group
 from peersub.overlays.core.mirror_duties import MirrorSide
 from peersub.overlays.core.mirror_facts import HeldCopy, SecureAsked
 from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.versions import COPIES_FEATURE
 from strategies import examples
 
 WATCHED = replace(SETTINGS, witnesses=1)
@@ -207,6 +209,48 @@ def test_a_home_that_is_away_for_too_long_is_suspended_and_its_consumer_hears_of
     assert world.publish_acknowledged("h", "s", "e3", 9) != []
     world.pass_ms(2_000)
     assert world.answers(9)["h"] == ""
+
+
+def test_a_suspension_outlives_a_restart_of_those_who_suspended():
+    world = watched_world(settings=replace(WATCHED, away_max_ms=10_000, reserves=0))
+    others = [node for node in "xyz" if world.disks[node].mirrored]
+    world.stop("h")
+    world.pass_ms(12_000)
+    for node in others:
+        world.stop(node)
+    for node in others:
+        world.start(node)
+    world.link_all()
+    assert world.publish_acknowledged("h", "s", "e1", 7) == []
+    world.start("h")
+    world.link_all()
+    world.pass_ms(3_000)
+    assert "s" in world.keepers["h"].gaps
+    # Once it was told they forget it: the next absence is another.
+    assert all(
+        each.suspended_ms is None
+        for disk in world.disks.values()
+        for each in disk.mirrored.values()
+    )
+
+
+def test_a_reserve_forgets_a_home_that_is_not_seen_for_too_long():
+    world = watched_world("hvwxy", replace(WATCHED, reserves=2, horizon_ms=10_000))
+    assert all(world.disks[node].mirrored for node in "vwxy")
+    world.stop("h")
+    world.pass_ms(25_000)
+    assert all(world.peers[node].duties.is_idle for node in "vwxy")
+    assert not any(world.disks[node].mirrored for node in "vwxy")
+
+
+def test_people_hear_of_nodes_that_want_another_number_of_copies():
+    world = MirrorWorld("hx", WATCHED)
+    features = (COPIES_FEATURE, "copies=3")
+    world.tell("h", PeerConnected(PeerId("y", 1), b"", features))
+    world.tell("h", PeerConnected(PeerId("z", 1), b"", (COPIES_FEATURE, "copies=2")))
+    (notice,) = world.notices
+    assert "another number of copies" in notice and notice.endswith(" y")
+    assert world.peers["h"].describe()["copies_elsewhere"] == {"y": "3"}
 
 
 def test_a_home_of_an_earlier_version_is_mirrored_as_before():

@@ -66,6 +66,8 @@ class Group(NamedTuple):
     """All other nodes of the group that can be reached."""
     copies: int = 1
     """Disks on which an event must be."""
+    asked_max: int = ASKED_MAX
+    """How often a leader is asked that says nothing."""
     former: frozenset[str] = _NOTHING
     """Nodes that may forget what they hold at any time."""
 
@@ -387,12 +389,13 @@ class Copies:
                     if not frozenset(known.copy.names) <= known.on_disk.get(node, _NOTHING):
                         self._push(key[0], known, node)
             else:
-                self._ask(key[0], known, group.leader)
+                self._ask(key[0], known, group)
 
-    def _ask(self, home: str, known: _Open, leader: str) -> None:
+    def _ask(self, home: str, known: _Open, group: Group) -> None:
         """Send an event to the leader, which says nothing about it."""
+        leader = group.leader
         times = known.asked[leader] = known.asked.get(leader, 0) + 1
-        if times > ASKED_MAX and leader != home:
+        if times > group.asked_max and leader != home:
             self._forget(home, leader)
         else:
             self._push(home, known, leader)

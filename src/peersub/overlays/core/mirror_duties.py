@@ -12,15 +12,13 @@ home would. What it retains goes to those who hold from now on. A home that is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import ReplayWanted, Subscribe, Unsubscribe
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, TellOverlay
 from peersub.overlays.core.messages import Message
-from peersub.overlays.core.mirror_copies import Copies, Group
+from peersub.overlays.core.mirror_copies import ASKED_MAX, Copies, Group
 from peersub.overlays.core.mirror_facts import HeldCopy
 from peersub.overlays.core.mirror_home import parts_of
 from peersub.overlays.core.mirror_links import MirrorLinks
@@ -37,89 +35,16 @@ from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.mirror_tasks import LetGo, LookAfter, ReleaseRetained, RetainEvents
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
-from peersub.overlays.core.store_marks import LifeMark
+from peersub.overlays.core.mirror_wards import Duty, Mirrored, Ward
 
 __all__ = ["MirrorSide", "Mirrored"]
 
 DIALLED_AT_ONCE: Final = 8
 """Homes out of reach that are dialled at a tick; the others have their turn at the next."""
+TOLD_TICKS: Final = 2
+"""How long a home is there before it has surely noted what it was told."""
 MEMBERS_MAX: Final = 16
 """Other nodes that hold for a home, as far as they are known here."""
-DIAL_TICKS_MAX: Final = 4
-"""The longest pause, in ticks, before a home that is out of reach is dialled again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mirrored:
-    """A subscription of another node that is looked after here."""
-
-    home: str
-    epoch: str
-    """As the home said it: how far its disk was when it had the subscription."""
-    name: str
-    filter: Filter
-    stores: bool = True
-    """Whether its events are held here, or only watched."""
-
-
-@dataclass(slots=True)
-class _Duty:
-    mirrored: Mirrored
-    is_served: bool = False
-    in_overlay: Filter | None = None
-    """The filter that the overlay was told."""
-
-
-@dataclass(slots=True)
-class _Ward:
-    """What is done for one home."""
-
-    stores: bool
-    duties: dict[str, _Duty] = field(default_factory=dict)
-    counts: bool = True
-    """Whether the home counts copies: one of an earlier version does not."""
-    holders: tuple[str, ...] = ()
-    witnesses: tuple[str, ...] = ()
-    """The helpers of the home, this node included, as last told."""
-    recruiter: str = ""
-    """Who is to hear what is ready: the home, or who stands in for it."""
-    is_reserve: bool = False
-    """Whether the subscriptions are only known here, as long as others look after them."""
-    lingers_ms: int | None = None
-    """Until when a reserve goes on watching, since others have begun to only now."""
-    is_let_go: bool = False
-    """Whether nothing is to be done any more after that."""
-    alone_ms: int | None = None
-    """Since when none of those can be reached."""
-    unwatched_ms: int | None = None
-    """Since when perhaps nobody watched, until publishers have been asked to replay."""
-    away_ms: int | None = None
-    suspended_ms: int | None = None
-    """Since when nobody waits for the subscriptions any more."""
-    dial_ms: int = 0
-    pause_ms: int = 0
-    mark: str = ""
-    """How far the disk of the home is, as it last said."""
-
-    def by_life(self) -> list[tuple[str, list[NamedFilter]]]:
-        """The subscriptions, by the life of the home that told of them, and its last mark."""
-        marks: dict[tuple[str, int], LifeMark] = {}
-        named: dict[tuple[str, int], list[NamedFilter]] = {}
-        for name, duty in self.duties.items():
-            mark = LifeMark.read(duty.mirrored.epoch)
-            key = mark.epoch, mark.life
-            marks[key] = max(mark, marks.get(key, mark))
-            named.setdefault(key, []).append(NamedFilter(name, duty.mirrored.filter))
-        return [(str(marks[key]), named[key]) for key in named]
-
-    def is_due(self, now_ms: int) -> bool:
-        """Whether it is time to dial the home."""
-        return now_ms >= self.dial_ms
-
-    def put_off(self, now_ms: int, tick_ms: int) -> None:
-        """Dial ever more rarely."""
-        self.pause_ms = min(2 * self.pause_ms or tick_ms, DIAL_TICKS_MAX * tick_ms)
-        self.dial_ms = now_ms + self.pause_ms
 
 
 class MirrorSide:
@@ -143,13 +68,14 @@ class MirrorSide:
         self._emit = emit
         self.copies: Copies = None  # type: ignore[assignment]
         """Set right after construction: each of the two asks the other."""
-        self._homes: dict[str, _Ward] = {}
+        self._homes: dict[str, Ward] = {}
         self._names: dict[str, tuple[str, str]] = {}
         """From the names in the overlay to homes, and the names there."""
         for each in known:
-            ward = self._homes.setdefault(each.home, _Ward(each.stores, recruiter=each.home))
+            ward = self._homes.setdefault(each.home, Ward(each.stores, recruiter=each.home))
             ward.stores = ward.stores or each.stores
-            ward.duties[each.name] = _Duty(each)
+            ward.suspended_ms = each.suspended_ms
+            ward.duties[each.name] = Duty(each)
 
     @property
     def is_idle(self) -> bool:
@@ -207,7 +133,9 @@ class MirrorSide:
         able = others if ward.is_reserve and others else (self._me, *others)
         leader = min(able, key=lambda node: draw(0, "stand-in", home, node))
         holders = tuple(node for node in others if node in ward.holders)
-        return Group(leader, ward.stores, holders, others, copies)
+        # What others said when this node was let go may be long past.
+        asked_max = 1 if ward.is_let_go else ASKED_MAX
+        return Group(leader, ward.stores, holders, others, copies, asked_max)
 
     def meet(self, home: str, node: str) -> None:
         """A node speaks of the copies of a home: it helps it, too, whoever has asked it to.
@@ -230,7 +158,7 @@ class MirrorSide:
     def begin(self) -> None:
         """The node starts again: what it looked after is in the overlay before it has links."""
         for home, ward in self._homes.items():
-            for duty in ward.duties.values():
+            for duty in ward.duties.values() if not ward.is_suspended else ():
                 self._subscribe(home, duty)
 
     def connected(self, home: str, now_ms: int) -> None:
@@ -247,7 +175,7 @@ class MirrorSide:
             for part in parts_of(subscriptions):
                 self._send(home, offer(epoch, part))
         if ward.suspended_ms is not None:
-            self._resume(home, ward)
+            self._resume(home, ward, now_ms)
         self._walks.begin(WalkKey(home, home, ""), now_ms, stays=True)
 
     def lost(self, home: str, now_ms: int) -> None:
@@ -294,7 +222,7 @@ class MirrorSide:
             self._hold(home, ward)
         self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
 
-    def _set_reserve(self, home: str, ward: _Ward, is_reserve: bool, now_ms: int) -> None:
+    def _set_reserve(self, home: str, ward: Ward, is_reserve: bool, now_ms: int) -> None:
         """Only know the subscriptions, after a while, or watch again."""
         was, ward.is_reserve, ward.alone_ms = ward.is_reserve, is_reserve, None
         if not is_reserve:
@@ -338,13 +266,13 @@ class MirrorSide:
                 self._emit(TellOverlay(ReplayWanted(max(1, now_ms - ward.unwatched_ms))))
                 ward.unwatched_ms = None
 
-    def _ward(self, home: str, *, stores: bool) -> _Ward:
+    def _ward(self, home: str, *, stores: bool) -> Ward:
         ward = self._homes.get(home)
         if ward is None:
-            ward = self._homes[home] = _Ward(stores)
+            ward = self._homes[home] = Ward(stores)
         return ward
 
-    def _hold(self, home: str, ward: _Ward) -> None:
+    def _hold(self, home: str, ward: Ward) -> None:
         """Hold from now on what was only watched."""
         ward.stores = True
         for epoch, subscriptions in ward.by_life():
@@ -356,7 +284,7 @@ class MirrorSide:
     def _take_on(
         self,
         home: str,
-        ward: _Ward,
+        ward: Ward,
         epoch: str,
         subscriptions: tuple[NamedFilter, ...],
         now_ms: int,
@@ -364,18 +292,19 @@ class MirrorSide:
         changed: list[NamedFilter] = []
         ready: list[str] = []
         for each in subscriptions:
-            wanted = Mirrored(home, epoch, each.name, each.filter, ward.stores)
+            wanted = Mirrored(home, epoch, each.name, each.filter, ward.stores, ward.suspended_ms)
             known = ward.duties.get(each.name)
             is_same = known is not None and known.mirrored.filter.digest == each.filter.digest
             if known is None or not is_same or known.mirrored != wanted:
                 changed.append(each)
             if known is None:
-                known = ward.duties[each.name] = _Duty(wanted)
+                known = ward.duties[each.name] = Duty(wanted)
             known.mirrored = wanted
             if known.is_served and is_same:
                 ready.append(each.name)
         if changed:
-            self._emit(MirrorWork(LookAfter(home, epoch, tuple(changed), ward.stores)))
+            task = LookAfter(home, epoch, tuple(changed), ward.stores, ward.suspended_ms)
+            self._emit(MirrorWork(task))
         if ready:
             self._send(ward.recruiter, MirrorReady(tuple(ready)))
         if home in self._links and WalkKey(home, home, "") not in self._walks:
@@ -384,13 +313,13 @@ class MirrorSide:
     def looked_after(self, home: str, names: Iterable[str]) -> None:
         """It is on disk that these are looked after: now the overlay may serve them."""
         ward = self._homes.get(home)
-        if ward is not None and ward.suspended_ms is None and not ward.is_reserve:
+        if ward is not None and not (ward.is_suspended or ward.is_reserve):
             for name in names:
                 duty = ward.duties.get(name)
                 if duty is not None:
                     self._subscribe(home, duty)
 
-    def _subscribe(self, home: str, duty: _Duty) -> None:
+    def _subscribe(self, home: str, duty: Duty) -> None:
         name, wanted = duty.mirrored.name, duty.mirrored.filter
         if duty.in_overlay is not None and duty.in_overlay.digest == wanted.digest:
             return
@@ -401,7 +330,7 @@ class MirrorSide:
         self._names[here] = (home, name)
         self._emit(TellOverlay(Subscribe(here, wanted, durable=True)))
 
-    def _unsubscribe(self, home: str, name: str, duty: _Duty) -> None:
+    def _unsubscribe(self, home: str, name: str, duty: Duty) -> None:
         if duty.in_overlay is not None:
             duty.in_overlay, duty.is_served = None, False
             self._names.pop(overlay_name(home, name), None)
@@ -437,7 +366,7 @@ class MirrorSide:
         else:
             self._let_go(home, ward, now_ms)
 
-    def _let_go(self, home: str, ward: _Ward, now_ms: int) -> None:
+    def _let_go(self, home: str, ward: Ward, now_ms: int) -> None:
         """Hold nothing any more, and watch for a while what comes late."""
         if ward.stores:
             ward.stores = False
@@ -481,10 +410,10 @@ class MirrorSide:
             ):
                 continue
             is_away = ward.away_ms is not None and now_ms - ward.away_ms >= self._settings.lost_ms
-            if is_away and group.leader == self._me and ward.suspended_ms is None:
+            if is_away and group.leader == self._me and not ward.is_suspended:
                 self._fill_group(home, ward, group, now_ms)
 
-    def _fill_group(self, home: str, ward: _Ward, group: Group, now_ms: int) -> None:
+    def _fill_group(self, home: str, ward: Ward, group: Group, now_ms: int) -> None:
         if not ward.stores:
             self._hold(home, ward)
         holders = [self._me, *group.holders]
@@ -524,7 +453,7 @@ class MirrorSide:
         ]
         return min(free, key=lambda node: draw(0, "mirror", home, node), default=None)
 
-    def _tell_group(self, home: str, ward: _Ward, recruits: list[str]) -> None:
+    def _tell_group(self, home: str, ward: Ward, recruits: list[str]) -> None:
         for node in (*ward.holders, *ward.witnesses):
             if node == self._me:
                 continue
@@ -535,19 +464,43 @@ class MirrorSide:
                 message = MirrorRecruit(home, epoch, part, stores, ward.holders, ward.witnesses)
                 self._send(node, message)
 
-    def _suspend(self, home: str, ward: _Ward, now_ms: int) -> None:
-        ward.suspended_ms = now_ms
+    def _suspend(self, home: str, ward: Ward, now_ms: int) -> None:
         self._emit(Drop("the subscriptions of a node that is away for too long are suspended"))
+        self._note_suspended(home, ward, ward.suspended_ms or now_ms)
         for name, duty in ward.duties.items():
             self._unsubscribe(home, name, duty)
         self.copies.ended(home)
 
-    def _resume(self, home: str, ward: _Ward) -> None:
+    def _note_suspended(self, home: str, ward: Ward, suspended_ms: int | None) -> None:
+        """Keep on disk since when nobody waits: the consumer is told even after a restart."""
+        ward.suspended_ms, ward.told_ms = suspended_ms, None
+        for epoch, subscriptions in ward.by_life():
+            task = LookAfter(home, epoch, tuple(subscriptions), ward.stores, suspended_ms)
+            self._emit(MirrorWork(task))
+
+    def _resume(self, home: str, ward: Ward, now_ms: int) -> None:
         assert ward.suspended_ms is not None
         self._send(home, MirrorSuspended(tuple(ward.duties), ward.suspended_ms))
-        ward.suspended_ms = None
+        ward.told_ms = now_ms
         for duty in ward.duties.values():
             self._subscribe(home, duty)
+
+    def _note_told(self, now_ms: int) -> None:
+        """Forget what a home was told, once it has been there for long enough to have noted it."""
+        for home, ward in self._homes.items():
+            is_told = ward.told_ms is not None and home in self._links
+            if is_told and now_ms - (ward.told_ms or 0) >= TOLD_TICKS * self._settings.tick_ms:
+                self._note_suspended(home, ward, None)
+
+    def _forget_unseen(self, now_ms: int) -> None:
+        """Give up homes that are linked no more to this node, which only is a reserve."""
+        for home, ward in list(self._homes.items()):
+            if home in self._links or not ward.is_reserve:
+                ward.unseen_ms = None
+            elif ward.unseen_ms is None:
+                ward.unseen_ms = now_ms
+            elif now_ms - ward.unseen_ms >= self._settings.horizon_ms:
+                self._forget(home, tuple(ward.duties))
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -566,12 +519,14 @@ class MirrorSide:
             if away_ms >= self._settings.horizon_ms:
                 self._emit(Drop("subscriptions of a node that was not seen for too long"))
                 self._forget(home, tuple(ward.duties))
-            elif away_ms >= self._settings.away_max_ms and ward.suspended_ms is None:
+            elif away_ms >= self._settings.away_max_ms and not ward.is_suspended:
                 self._suspend(home, ward, now_ms)
         due = [home for home in away if home in self._homes and self._homes[home].is_due(now_ms)]
         for home in due[:DIALLED_AT_ONCE]:
             self._homes[home].put_off(now_ms, self._settings.tick_ms)
             self._emit(Connect(home))
+        self._note_told(now_ms)
+        self._forget_unseen(now_ms)
         self._end_lingering(now_ms)
         self.stand_in(now_ms)
         self._ask_for_replays(now_ms)

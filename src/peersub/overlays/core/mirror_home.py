@@ -176,7 +176,8 @@ class HomeSide:
         holders = tuple([node for node in there if self._helpers[node].stores])
         watching = [node for node in self._lingering if self._links.counts_copies(node)]
         former = frozenset((*self._former, *self._lingering))
-        return Group(self._me, True, holders, (*there, *watching), self._settings.copies, former)
+        copies = self._settings.copies
+        return Group(self._me, True, holders, (*there, *watching), copies, former=former)
 
     def _nodes(self, *, stores: bool) -> list[str]:
         return [node for node, helper in self._helpers.items() if helper.stores is stores]
@@ -212,7 +213,8 @@ class HomeSide:
         for helper in self._helpers.values():
             helper.ready.pop(name, None)
         # A former mirror serves it until it is let go, which may be long after.
-        for node in dict.fromkeys((*self._helpers, *self._reserves, *self._former)):
+        told = (*self._helpers, *self._reserves, *self._former, *self._lingering)
+        for node in dict.fromkeys(told):
             self._send(node, MirrorEnded((name,)))
 
     def served(self, name: str, now_ms: int) -> None:

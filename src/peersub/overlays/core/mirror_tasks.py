@@ -71,6 +71,8 @@ class LookAfter:
     epoch: str
     subscriptions: tuple[NamedFilter, ...]
     stores: bool
+    suspended_ms: int | None = None
+    """Since when nobody waits for them, if that is to be told to the home."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from peersub.overlays.core.causes import (
     Timer,
     TimerFired,
 )
-from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, SetTimer
+from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, Notice, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_copies import Copies, Group
@@ -107,6 +107,9 @@ HURRY: Final = Timer("mirrors/hurry")
 """Set when a node is in doubt, or gone: who else is to hold is seen to before the next tick."""
 FLUSH: Final = Timer("mirrors/flush")
 """What is said about copies in one turn is said together."""
+OTHER_COPIES_MAX: Final = 64
+"""Nodes with another number of copies that people are told of."""
+_COPIES_OFFER: Final = f"{COPIES_FEATURE}="
 COPIES_MAX: Final = 1_024
 """Events that a partner sends before it asks whether they are stored."""
 
@@ -139,6 +142,8 @@ class MirrorPeer:
         self._is_leaving = False
         self._is_ticking = False
         self._is_flushing = False
+        self._other_copies: dict[str, str] = {}
+        """Nodes that want events on another number of disks."""
         self._taken: dict[str, list[MirrorCopy]] = {}
         """Events that were missing here, until whoever sent them asks whether they arrived."""
         emit = self._outbox.emit
@@ -160,6 +165,7 @@ class MirrorPeer:
                 node = peer.node
                 there = peer._replace(slot=MIRROR_SLOT)
                 self._links.add(there, counts_copies=COPIES_FEATURE in features)
+                self._compare_copies(node, features)
                 self.home.connected(node, now_ms)
                 self.duties.connected(node, now_ms)
                 self.copies.regroup()
@@ -240,6 +246,7 @@ class MirrorPeer:
         """Who looks after whom, as plain values."""
         return {
             "copies": self._settings.copies,
+            "copies_elsewhere": dict(sorted(self._other_copies.items())),
             "durable": len(self.home.names),
             "homes": self.duties.describe(),
             "mirror": self.home.mirror,
@@ -248,6 +255,21 @@ class MirrorPeer:
             "watched": self.duties.watched(),
             "witnesses": self.home.witnesses,
         }
+
+    @property
+    def copies_wanted(self) -> int:
+        """On how many disks an event has to be."""
+        return self._settings.copies
+
+    def _compare_copies(self, node: str, features: tuple[str, ...]) -> None:
+        """Say where another node of the network wants more disks, or fewer."""
+        offers = [each for each in features if each.startswith(_COPIES_OFFER)]
+        self._other_copies.pop(node, None)
+        if offers and offers[0] != _copies_offer(self.copies_wanted):
+            if len(self._other_copies) < OTHER_COPIES_MAX:
+                self._other_copies[node] = offers[0].removeprefix(_COPIES_OFFER)
+            text = "another node wants another number of copies: all should begin with one --copies"
+            self._outbox.emit(Notice(text, node))
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -387,6 +409,10 @@ class MirrorPeer:
         self.copies.secure(token, wanted, now_ms)
 
 
+def _copies_offer(copies: int) -> str:
+    return f"{_COPIES_OFFER}{copies}"
+
+
 def _is_plan(effect: Effect) -> bool:
     """Whether it is about a time to come, which who takes leave does not have."""
     if isinstance(effect, SetTimer):
@@ -403,6 +429,6 @@ def host_mirrors(
 ) -> MirrorPeer:
     """Let a node that has no links yet take part. `MirrorNews` goes to it in MIRROR_SLOT."""
     peer = MirrorPeer(node.me._replace(slot=MIRROR_SLOT), epoch, settings, known, lives)
-    features = (COPIES_FEATURE,)
+    features = (COPIES_FEATURE, _copies_offer(peer.copies_wanted))
     node.host(peer, passive=True, feature=MIRRORS_FEATURE, offers=features, watches=True)
     return peer

@@ -36,7 +36,9 @@ MIRRORS_FEATURE = "mirrors"
 """The node looks after durable subscriptions of others."""
 
 COPIES_FEATURE = "copies"
-"""The node says which events of durable subscriptions are on its disk, and watches for others."""
+"""The node says which events of durable subscriptions are on its disk, and watches for others.
+
+Next to it stands on how many disks it wants them: `copies=2`."""
 
 
 def known_features(version: tuple[int, int], features: tuple[str, ...]) -> tuple[str, ...]:

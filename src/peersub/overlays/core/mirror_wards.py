@@ -1,0 +1,101 @@
+"""Wards: what a node knows of another, a home, whose durable subscriptions it looks after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from peersub.filters.filter import Filter
+from peersub.overlays.core.mirror_messages import NamedFilter
+from peersub.overlays.core.store_marks import LifeMark
+
+__all__ = ["Duty", "Mirrored", "Ward"]
+
+DIAL_TICKS_MAX: Final = 4
+"""The longest pause, in ticks, before a home that is out of reach is dialled again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A subscription of another node that is looked after here."""
+
+    home: str
+    epoch: str
+    """As the home said it: how far its disk was when it had the subscription."""
+    name: str
+    filter: Filter
+    stores: bool = True
+    """Whether its events are held here, or only watched."""
+    suspended_ms: int | None = None
+    """Since when nobody waits for it any more, if its home has not been told that."""
+
+
+@dataclass(slots=True)
+class Duty:
+    """What is done for one subscription."""
+
+    mirrored: Mirrored
+    is_served: bool = False
+    in_overlay: Filter | None = None
+    """The filter that the overlay was told."""
+
+
+@dataclass(slots=True)
+class Ward:
+    """What is done for one home."""
+
+    stores: bool
+    duties: dict[str, Duty] = field(default_factory=dict)
+    counts: bool = True
+    """Whether the home counts copies: one of an earlier version does not."""
+    holders: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = ()
+    """The helpers of the home, this node included, as last told."""
+    recruiter: str = ""
+    """Who is to hear what is ready: the home, or who stands in for it."""
+    is_reserve: bool = False
+    """Whether the subscriptions are only known here, as long as others look after them."""
+    lingers_ms: int | None = None
+    """Until when a reserve goes on watching, since others have begun to only now."""
+    is_let_go: bool = False
+    """Whether nothing is to be done any more after that."""
+    alone_ms: int | None = None
+    """Since when none of those can be reached."""
+    unwatched_ms: int | None = None
+    """Since when perhaps nobody watched, until publishers have been asked to replay."""
+    away_ms: int | None = None
+    unseen_ms: int | None = None
+    """Since when a reserve has no link to the home."""
+    suspended_ms: int | None = None
+    """Since when nobody waits for the subscriptions any more; on disk, until the home was told."""
+    told_ms: int | None = None
+    """Since when the home is back and told of that: they are served again."""
+    dial_ms: int = 0
+    pause_ms: int = 0
+    mark: str = ""
+    """How far the disk of the home is, as it last said."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nobody waits for the subscriptions."""
+        return self.suspended_ms is not None and self.told_ms is None
+
+    def by_life(self) -> list[tuple[str, list[NamedFilter]]]:
+        """The subscriptions, by the life of the home that told of them, and its last mark."""
+        marks: dict[tuple[str, int], LifeMark] = {}
+        named: dict[tuple[str, int], list[NamedFilter]] = {}
+        for name, duty in self.duties.items():
+            mark = LifeMark.read(duty.mirrored.epoch)
+            key = mark.epoch, mark.life
+            marks[key] = max(mark, marks.get(key, mark))
+            named.setdefault(key, []).append(NamedFilter(name, duty.mirrored.filter))
+        return [(str(marks[key]), named[key]) for key in named]
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to dial the home."""
+        return now_ms >= self.dial_ms
+
+    def put_off(self, now_ms: int, tick_ms: int) -> None:
+        """Dial ever more rarely."""
+        self.pause_ms = min(2 * self.pause_ms or tick_ms, DIAL_TICKS_MAX * tick_ms)
+        self.dial_ms = now_ms + self.pause_ms
