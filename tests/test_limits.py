@@ -16,6 +16,7 @@ from peersub.filters.price import (
 from peersub.overlays.core.batch_bounds import UNPACKED_BYTES_MAX
 from peersub.overlays.core.home import HomeSettings
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.runtime.client_gate import FULL_BYTES
 from peersub.runtime.client_status import STATUS_WAITING_MAX
 from peersub.runtime.limits import ServingLimits
 from peersub.runtime.security.permissions import ClientLimits
@@ -38,6 +39,7 @@ FIXED = {
     "hours that publishers wait for a node with durable subscriptions": MirrorSettings().away_max_ms
     // HOUR_MS,
     "status questions of a client that wait": STATUS_WAITING_MAX,
+    "waiting on one client's connection, beside the queues": FULL_BYTES,
     "attributes of one event": ATTRIBUTES_BYTES_MAX,
     "body of one event": BODY_BYTES_MAX,
     "values of a batch of events, unpacked": UNPACKED_BYTES_MAX,

@@ -3,9 +3,9 @@
 import asyncio
 
 from client.fake_node import FakeNode
-from client.turns import on_loop, until
+from client.turns import on_loop, settle, until
 from peersub.filters import Filter
-from peersub.runtime.client_gate import FULL_BYTES, ClientGate
+from peersub.runtime.client_gate import FULL_BYTES, STALLED_MS_MAX, ClientGate
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
@@ -159,3 +159,29 @@ async def test_what_has_come_of_large_frames_is_bounded_for_all_clients():
     for each in clients:
         each.connection.connection_lost(None)
     assert budget.used == 0
+
+
+@on_loop
+async def test_what_waits_on_full_connections_counts_and_who_takes_nothing_makes_room():
+    here = Gated()
+    budget = here.gate._usages.queued
+    here.says(ClientHello(CLIENT_VERSION), SubscribeWanted(1, Filter("TRUE"), credit=10))
+    here.node.emit_body(1, bytes(3_000_000))
+    await until(lambda: budget.used > 3_000_000)
+    here.now_ms += STALLED_MS_MAX + 1
+    await settle()
+    assert not here.wire.is_aborted, "there is room for all"
+    budget.node_max = 2_000_000
+    await until(lambda: here.wire.is_aborted)
+    here.connection.connection_lost(None)
+    assert budget.used == 0
+
+
+@on_loop
+async def test_where_there_are_many_clients_less_waits_on_each_connection():
+    here = Gated()
+    few = here.gate.full_bytes
+    here.gate._doors |= {object(): None for _ in range(1_024)}
+    assert (few, here.gate.full_bytes) == (FULL_BYTES, FULL_BYTES // 4)
+    here.gate._doors |= {object(): None for _ in range(9_000)}
+    assert here.gate.full_bytes == 64 * 1_024

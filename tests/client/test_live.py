@@ -193,6 +193,7 @@ async def test_nobody_there():
     ("answer", "message"),
     [
         (b"", "no node can be reached"),
+        (b"", "does it want a certificate, --tls FILE"),
         (b"HTTP/1.0 400 Bad Request\r\n\r\n", "no node can be reached"),
         (encode(ClientRefused("not on a Sunday")), "does not take this client: not on a Sunday"),
     ],

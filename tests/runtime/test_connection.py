@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from peersub.overlays.core.link_messages import Heartbeat
+from peersub.overlays.core.publication import Publication
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
 from peersub.wire import encode
+from peersub.wire.client_messages import Delivered
 
 HEARTBEAT = encode(Heartbeat())
 
@@ -34,11 +36,16 @@ class Filled(asyncio.Transport):
     def __init__(self):
         super().__init__()
         self.buffered = 0
+        self.written = bytearray()
 
     def get_write_buffer_size(self):
         return self.buffered
 
     def set_write_buffer_limits(self, high=None, low=None): ...
+
+    def write(self, data):
+        self.written += data
+        self.buffered += len(data)
 
 
 def opened(now_ms=lambda: 0, **settings):
@@ -73,3 +80,30 @@ def test_a_connection_is_congested_when_more_waits_than_the_bound(congested_byte
     for transport.buffered in (0, 100, 101, 256 * 1_024, 1_024 * 1_024, 1_024 * 1_024 + 1):
         if transport.buffered <= room:
             assert connection.is_congested() == (transport.buffered > congested_bytes)
+
+
+def test_a_large_event_is_copied_for_a_connection_only_as_fast_as_its_socket_takes_it():
+    """One event for thousands who read nothing is in memory once."""
+    connection, transport = opened()
+    small, large = (
+        Delivered(Publication("e", {}, bytes(size)), (1,), 0) for size in (9, 5_000_000)
+    )
+    messages = [small, large, small, small]
+    transport_write, limit = transport.write, 256 * 1_024
+
+    def write(data):
+        transport_write(data)
+        if transport.buffered > limit:
+            connection.pause_writing()
+
+    transport.write = write
+    connection.send(messages)
+    writes = 0
+    while connection.queued_bytes:
+        assert transport.buffered <= 2 * limit
+        writes += 1
+        transport.buffered = 0
+        connection.resume_writing()
+    assert writes > 5
+    assert bytes(transport.written) == b"".join(map(encode, messages))
+    assert connection.bytes_out == len(transport.written)

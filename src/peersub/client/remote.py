@@ -150,7 +150,9 @@ class RemoteLink:
             connection.abort(str(error))
             if self._is_refused:
                 raise ConnectError(f"{self.address} does not take this client: {error}") from None
-            raise self._unreachable(_words(error)) from None
+            hangs_up = tls is None and isinstance(error, ConnectError)
+            wish = "; does it want a certificate, --tls FILE?" if hangs_up else ""
+            raise self._unreachable(_words(error) + wish) from None
         if self._connection is not connection:
             raise self._unreachable("the connection was lost at once")
         self._is_established = True

@@ -59,6 +59,11 @@ class ByteShare:
         self._held: dict[int, tuple[int, int]] = {}
         """How often something is held, and its size, by its identity."""
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether all clients hold more than they may, but for those who have little."""
+        return self._budget.used > self._budget.node_max
+
     def has_room(self, content: object, size: int) -> bool:
         """Whether the client may hold this, too."""
         budget, key = self._budget, id(content)

@@ -41,8 +41,13 @@ __all__ = ["ClientGate"]
 
 FULL_BYTES: Final = 1_024 * 1_024
 """What may wait for a client on its connection; the rest waits in the queues of subscriptions."""
+FULL_BYTES_LEAST: Final = 64 * 1_024
+ALL_BYTES: Final = 256 * FULL_BYTES
+"""What may wait so for all clients; where there are many, less for each."""
 LOOK_AGAIN_S: Final = 0.01
 """How often it is looked whether a full connection has room."""
+STALLED_MS_MAX: Final = 10_000
+"""A client that takes nothing for so long is hung up on while others need the room."""
 
 
 _log = NodeLog(__name__)
@@ -106,7 +111,9 @@ class ClientGate:
         connection.pace = self._pace
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules, connection.host)
-        adapter.hold_frames(self._doors[adapter.door].publishing)
+        usage = self._doors[adapter.door]
+        adapter.hold_frames(usage.publishing)
+        adapter.queued = usage.queued
         adapter.door.on_messages(messages)
         return True
 
@@ -131,6 +138,11 @@ class ClientGate:
         )
         self._doors[door] = usage
         return door
+
+    @property
+    def full_bytes(self) -> int:
+        """What may wait for a client on its connection."""
+        return min(FULL_BYTES, max(FULL_BYTES_LEAST, ALL_BYTES // max(1, len(self._doors))))
 
     def forget(self, door: ClientDoor, reason: str) -> None:
         """A client is gone."""
@@ -226,6 +238,9 @@ class _TcpClient:
     def __init__(self, connection: Connection, gate: ClientGate) -> None:
         self.door: ClientDoor | None = None
         self.identity = _identity_of(connection)
+        self.queued: ByteShare | None = None
+        """Where it counts what waits on a connection that is full."""
+        self._is_counted = False
         self._holds = 0
         self._share: ByteShare | None = None
         self._held_frame = False
@@ -246,13 +261,35 @@ class _TcpClient:
 
     def is_full(self) -> bool:
         """Whether enough waits to be taken by the client."""
-        return self._connection.queued_bytes > FULL_BYTES
+        return self._connection.queued_bytes > self._gate.full_bytes
+
+    def _is_in_the_way(self) -> bool:
+        is_scarce = self.queued is not None and self.queued.is_scarce
+        return is_scarce and self._connection.stalled_ms > STALLED_MS_MAX
+
+    @property
+    def _label(self) -> str:
+        return "a client" if self.door is None else self.door.label
+
+    def _count_queued(self, size: int) -> None:
+        if self.queued is None:
+            return
+        if self._is_counted:
+            self.queued.drop(self)
+        self._is_counted = size > 0
+        if size:
+            self.queued.hold(self, size)
 
     def when_relieved(self, then: Callable[[], None]) -> None:
         """Call once when it is not full any more, if it ever is."""
         if not self._connection.is_open:
             return
-        if self.is_full():
+        is_full = self.is_full()
+        self._count_queued(self._connection.queued_bytes if is_full else 0)
+        if is_full and self._is_in_the_way():
+            _log.warning("%s (%s): hung up on: it takes nothing", self._label, self.identity)
+            self._connection.abort("it takes nothing, and others need the room")
+        elif is_full:
             asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self.when_relieved, then)
         else:
             then()
@@ -295,6 +332,7 @@ class _TcpClient:
         if self.door is not None:
             if self._share is not None:
                 self._hold_frame(0)
+            self._count_queued(0)
             self._gate.forget(self.door, reason)
         self._transport.on_closed(connection, reason)
 

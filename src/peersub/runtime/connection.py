@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._now_ms = now_ms
         self._decoder = FrameDecoder(FIRST_FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
         self._pieces_bytes = 0
         self._is_paused = False
         self._is_reading = True
@@ -306,6 +306,11 @@ class Connection(asyncio.Protocol):
         """What waits for the other side."""
         transport = self._transport
         return self._pieces_bytes + (transport.get_write_buffer_size() if transport else 0)
+
+    @property
+    def stalled_ms(self) -> int:
+        """For how long the other side has taken nothing of what waits for it."""
+        return self._now_ms() - self._moved_ms if self.queued_bytes else 0
 
     def status(self) -> dict[str, Any]:
         """What went over it and waits for it, as plain values."""
@@ -499,14 +504,33 @@ class Connection(asyncio.Protocol):
             self._pieces.clear()
             self._pieces_bytes = 0
             return
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        self._pieces_bytes = 0
-        self.bytes_out += len(data)
         self._sent_ms = self._now_ms()
         if not self._transport.get_write_buffer_size():
             self._moved_ms = self._sent_ms
-        self._transport.write(data)
+        while self._pieces and (force or not self._is_paused):
+            data = self._next_bytes()
+            self._pieces_bytes -= len(data)
+            self.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _next_bytes(self) -> bytes:
+        """What is written next. Large events stay what they are, one for all connections."""
+        pieces = self._pieces
+        if self._pieces_bytes <= _SOCKET_BYTES:
+            data = b"".join(pieces)
+            pieces.clear()
+            return data
+        size = count = 0
+        while count < len(pieces) and size + len(pieces[count]) <= _SOCKET_BYTES:
+            size += len(pieces[count])
+            count += 1
+        taken, rest = pieces[:count], pieces[count:]
+        if rest and size < WRITE_BYTES:
+            view = memoryview(rest[0])
+            taken.append(view[:_SOCKET_BYTES])
+            rest[0] = view[_SOCKET_BYTES:]
+        pieces[:] = rest
+        return b"".join(taken)
 
     def _say_if_relieved(self) -> None:
         if self._was_congested and not self.is_congested():

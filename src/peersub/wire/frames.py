@@ -6,7 +6,7 @@ A frame is four bytes with the length of the payload, and the payload (`codec`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from peersub.filters.price import FILTER_PRICE_MAX
 from peersub.overlays.core.link_messages import unwrapped
@@ -58,7 +58,7 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     return b"".join(pieces)
 
 
-def write_frames(messages: Iterable[Message], pieces: list[bytes]) -> int:
+def write_frames(messages: Iterable[Message], pieces: list[Any]) -> int:
     """Add the pieces of the messages' frames; how many bytes. Raises what `encode` does."""
     begin = len(pieces)
     write = _MESSAGES.write
