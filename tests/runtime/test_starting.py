@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,31 @@ def test_others_find_a_first_node_that_starts_again(overlay: str) -> None:
             await until(lambda: addresses[1] in nodes[0].status()["links"], "a link")
         finally:
             await stop_all(nodes)
+
+    asyncio.run(run())
+
+
+def test_a_node_that_takes_leave_does_not_wait_for_those_who_connect_again() -> None:
+    async def run() -> None:
+        settings = NodeSettings(columns=False, leave_timeout_ms=3_600_000)
+        leaving = LiveNode(settings)
+        await leaving.start()
+        other = LiveNode(replace(settings, join=(leaving.name,)))
+        await other.start()
+        transport = other._transport
+        assert transport is not None
+        disconnect = transport.disconnect
+
+        def connect_again(node: str, reason: str) -> None:
+            disconnect(node, reason)
+            transport.connect(node)
+
+        transport.disconnect = connect_again  # type: ignore[method-assign]
+        try:
+            async with asyncio.timeout(30):
+                await leaving.stop()
+        finally:
+            await other.stop(leave=False)
 
     asyncio.run(run())
 

@@ -308,7 +308,11 @@ class LiveNode:
             driver.tell(Leave(), MIRROR_SLOT)
             driver.tell(Leave())
             deadline = self._clock.now_ms() + self.settings.leave_timeout_ms
-            while transport.links and self._clock.now_ms() < deadline:
+            # Others may connect again meanwhile: what was to be said was said over these.
+            links = list(transport.links.items())
+            while self._clock.now_ms() < deadline and any(
+                transport.links.get(node) is link for node, link in links
+            ):
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None

@@ -8,13 +8,13 @@ from overlays.chord.ring_world import World, random_filter
 from peersub.filters.filter import Filter
 from peersub.overlays.chord.converged import converge
 from peersub.overlays.chord.invariants import check_quiet
-from peersub.overlays.chord.messages import RingMember
-from peersub.overlays.chord.peer import LEAVE, ChordPeer, Phase
+from peersub.overlays.chord.messages import Leaving, NeighbourhoodRequest, RingMember
+from peersub.overlays.chord.peer import LEAVE, TAKES_LEAVE, ChordPeer, Phase
 from peersub.overlays.chord.ring import _heirs, _sources
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.topology import ChordTopology
-from peersub.overlays.core.causes import Leave, PeerConnected, PeerLost, TimerFired
-from peersub.overlays.core.effects import Send
+from peersub.overlays.core.causes import Leave, PeerConnected, PeerLost, Received, TimerFired
+from peersub.overlays.core.effects import Notice, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
 
@@ -118,6 +118,18 @@ def test_a_node_that_has_left_serves_nobody_over_a_link_that_comes_up_later() ->
     assert peer.phase is Phase.LEFT
     later = peer.handle(PeerConnected(other.me, other.greeting()), peer.settings.leave_ms + 1)
     assert not [effect for effect in later if isinstance(effect, Send)]
+
+
+def test_a_link_with_a_node_that_has_left_is_no_sign_of_another_ring() -> None:
+    peer = ChordPeer(PeerId("n0"), ChordSettings(), 1)
+    gone = ChordPeer(PeerId("n1"), ChordSettings(), 1)
+    converge([peer, gone], {"n0": {"s": Filter("x = 0")}, "n1": {}})
+    peer.handle(Received(gone.me, (Leaving((), ()),)), 0)
+    peer.handle(PeerLost(gone.me, TAKES_LEAVE), 1)
+    later = peer.handle(PeerConnected(gone.me, gone.greeting()), 2)
+    sent = [message for effect in later if isinstance(effect, Send) for message in effect.messages]
+    assert sent == [NeighbourhoodRequest()]
+    assert not [effect for effect in later if isinstance(effect, Notice)]
 
 
 def test_all_but_one_crash_and_the_last_serves_itself() -> None:

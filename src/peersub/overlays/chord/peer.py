@@ -533,7 +533,7 @@ class ChordPeer:
 
     def _on_leaving(self, peer: PeerId, message: Leaving, now_ms: int) -> None:
         """Do without the peer; its neighbours may be of use."""
-        self.splits.remember(self.ring.links[peer], now_ms)
+        self.splits.remember(self.ring.links[peer], now_ms, has_left=True)
         named = (*message.successors, *message.predecessors)
         if self.phase is Phase.JOINING:
             self.ring.forget_member(peer)

@@ -97,10 +97,13 @@ class Splits:
 
     # --- nodes that may be in another ring -----------------------------------------------------
 
-    def remember(self, link: Link, now_ms: int) -> None:
+    def remember(self, link: Link, now_ms: int, *, has_left: bool = False) -> None:
         """A member was lost, or has taken leave: it may be back one day, and know nobody."""
         if link.key is not None:
             self.probing.lost(link.peer, now_ms, link.key)
+            if has_left:
+                # A link to it that comes up in this life of it is no sign of another ring.
+                self.probing.sought[link.peer.node].peer = None
 
     def on_probe_timer(self, now_ms: int) -> None:
         """Try the nodes whose turn it is."""
