@@ -260,10 +260,17 @@ class MirrorSide:
 
     def _ask_for_replays(self, now_ms: int) -> None:
         """Let publishers replay what nobody watched for, once this node watches."""
-        for ward in self._homes.values():
-            is_served = all(duty.is_served for duty in ward.duties.values())
-            if ward.unwatched_ms is not None and is_served:
-                self._emit(TellOverlay(ReplayWanted(max(1, now_ms - ward.unwatched_ms))))
+        watched = [
+            ward
+            for ward in self._homes.values()
+            if ward.unwatched_ms is not None
+            and all(duty.is_served for duty in ward.duties.values())
+        ]
+        since_ms = min((ward.unwatched_ms or 0 for ward in watched), default=None)
+        if since_ms is not None:
+            # Once for all homes: the whole network hears of it.
+            self._emit(TellOverlay(ReplayWanted(max(1, now_ms - since_ms))))
+            for ward in watched:
                 ward.unwatched_ms = None
 
     def _ward(self, home: str, *, stores: bool) -> Ward:
