@@ -126,6 +126,13 @@ MESSAGES: dict[str, Any] = {
         "10.0.0.7:7001", (mirrors.KeptFor(("news", "orders"), ("e1",)),)
     ),
     "mirror-keep": mirrors.MirrorKeep("10.0.0.7:7001", ("orders",), 2, STORY),
+    "mirror-rows-kept": mirrors.MirrorRowsKept(
+        "10.0.0.7:7001", (mirrors.KeptRows("b7", (mirrors.NamedRows("orders", b"\x05\x80"),)),)
+    ),
+    "mirror-rows-safe": mirrors.MirrorRowsSafe("10.0.0.7:7001", ()),
+    "mirror-keep-batch": mirrors.MirrorKeepBatch(
+        "10.0.0.7:7001", (mirrors.NamedRows("orders", b"\x03"),), 2, TRADES
+    ),
     "mirror-suspended": mirrors.MirrorSuspended(("orders",), 1_700_000_000_000),
     "notify": routing.Notify(TRADE, (2**63, 2**62), 3),
     "notify-delegated": routing.Notify(STORY, (), 0, 77, "node-join"),

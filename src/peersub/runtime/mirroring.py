@@ -21,6 +21,8 @@ from peersub.overlays.core.mirror_facts import (
     DurableServed,
     DurableTaken,
     EventsRetained,
+    Held,
+    HeldBatch,
     HeldCopy,
     HeldRead,
     HoldsChecked,
@@ -60,6 +62,7 @@ from peersub.runtime.store.changes import (
     MirrorRemoved,
     MirrorStored,
     ReleaseEvents,
+    RetainBatch,
     RetainEvent,
 )
 
@@ -224,24 +227,29 @@ class Mirroring:
     # --- for both ------------------------------------------------------------------------------
 
     def _retain(self, task: RetainEvents) -> None:
-        kept = tuple((each.names, each.publication.name) for each in task.events)
-
         def stored() -> None:
             self._wake(task.home, task.events)
-            self._tell_now(EventsRetained(task.home, kept))
+            self._tell_now(EventsRetained(task.home, task.events))
 
         self._durables.submit(self._changes(task.home, task.events), stored)
 
-    def _changes(self, home: str, events: Sequence[HeldCopy]) -> list[Change]:
+    def _changes(self, home: str, events: Sequence[Held]) -> list[Change]:
         """What the disk is to keep of events for subscriptions of a home."""
         now_ms = self._now_ms()
-        if home == self._driver.node.me.node:
-            return [AppendToLog(each.publication, each.names, now_ms, each.hops) for each in events]
+        if home != self._driver.node.me.node:
+            return [
+                RetainBatch(home, held, now_ms)
+                if isinstance(held, HeldBatch)
+                else RetainEvent(home, held.publication, held.names, now_ms, held.hops)
+                for held in events
+            ]
         return [
-            RetainEvent(home, each.publication, each.names, now_ms, each.hops) for each in events
+            AppendToLog(each.publication, each.names, now_ms, each.hops)
+            for held in events
+            for each in held.one_by_one()
         ]
 
-    def _wake(self, home: str, events: Sequence[HeldCopy]) -> None:
+    def _wake(self, home: str, events: Sequence[Held]) -> None:
         if home == self._driver.node.me.node:
             for name in {name: None for each in events for name in each.names}:
                 self._durables.wake(name)

@@ -20,6 +20,7 @@ from peersub.overlays.core.mirror_facts import (
     DurableServed,
     DurableTaken,
     EventsRetained,
+    Held,
     HeldCopy,
     HeldRead,
     HoldsChecked,
@@ -179,9 +180,9 @@ class HeldDisk:
             grown += self._append(event, names_of.get(number, ()), record.hops)
         return grown
 
-    def _retain(self, home: str, events: Sequence[HeldCopy]) -> list[str]:
+    def _retain(self, home: str, events: Sequence[Held]) -> list[str]:
         grown: list[str] = []
-        for each in events:
+        for each in (one for held in events for one in held.one_by_one()):
             if home == self.me:
                 grown += self._append(each.publication, each.names, each.hops)
                 continue
@@ -518,8 +519,8 @@ class Durables:
         self._write(host, task, lambda: self._tell(host, LookedAfter(task.home, names)))
 
     def _retain(self, host: Host, task: RetainEvents) -> None:
-        kept = tuple((each.names, each.publication.name) for each in task.events)
-        self._write(host, task, lambda: self._tell(host, EventsRetained(task.home, kept)))
+        fact = EventsRetained(task.home, task.events)
+        self._write(host, task, lambda: self._tell(host, fact))
 
     def _read(self, host: Host, task: ReadHeld) -> None:
         disk = self._disks[host.name]

@@ -222,6 +222,9 @@ MESSAGES: Final[dict[int, type]] = {
     243: mirrors.MirrorSafe,
     244: mirrors.MirrorKeep,
     245: mirrors.MirrorSuspended,
+    300: mirrors.MirrorRowsKept,
+    301: mirrors.MirrorRowsSafe,
+    302: mirrors.MirrorKeepBatch,
 }
 
 # None of these is a message's: a record never passes for something that a peer said.

@@ -45,6 +45,7 @@ from peersub.overlays.core.mirror_facts import (
     DurableServed,
     DurableTaken,
     EventsRetained,
+    Held,
     HeldCopy,
     HeldRead,
     HoldsChecked,
@@ -72,7 +73,7 @@ from peersub.overlays.core.mirror_tasks import (
 from peersub.overlays.core.mirrors import MIRROR_SLOT, Mirrored, MirrorPeer, MirrorSettings
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.store_marks import Life
-from peersub.overlays.core.versions import COPIES_FEATURE
+from peersub.overlays.core.versions import BATCH_COPIES_FEATURE, BATCHES_FEATURE, COPIES_FEATURE
 
 SETTINGS = MirrorSettings(
     witnesses=0,
@@ -89,6 +90,7 @@ SETTINGS = MirrorSettings(
 CHUNK = 3
 STEPS_MAX = 20_000
 WANTED = Filter("TRUE")
+FEATURES = (BATCHES_FEATURE, COPIES_FEATURE, BATCH_COPIES_FEATURE)
 
 
 @dataclass
@@ -168,15 +170,14 @@ class Keeper:
                     self.take(partner, copy)
                 self.check(partner, holds)
 
-    def retain(self, home: str, events: Sequence[HeldCopy]) -> None:
-        for each in events:
+    def retain(self, home: str, events: Sequence[Held]) -> None:
+        for each in (one for held in events for one in held.one_by_one()):
             for name in each.names:
                 if home == self.me:
                     self.disk.append(name, each.publication.name)
                 else:
                     self.disk.retain(home, name, each.publication.name)
-        kept = tuple((each.names, each.publication.name) for each in events)
-        self.answers.append(EventsRetained(home, kept))
+        self.answers.append(EventsRetained(home, tuple(events)))
 
     def ready(self, name: str) -> None:
         self.ready_names.append(name)
@@ -263,10 +264,14 @@ class MirrorWorld:
     """Nodes by name."""
 
     def __init__(
-        self, names: str, settings: MirrorSettings = SETTINGS, *, counts_copies: bool = True
+        self,
+        names: str,
+        settings: MirrorSettings = SETTINGS,
+        *,
+        features: tuple[str, ...] = FEATURES,
     ) -> None:
         self.settings = settings
-        self.counts_copies = counts_copies
+        self.features = features
         self.now_ms = 1_000
         self.disks = {name: Disk(f"{name}1") for name in names}
         self.peers: dict[str, MirrorPeer] = {}
@@ -353,8 +358,7 @@ class MirrorWorld:
             self.links[one, other], self.links[other, one] = deque(), deque()
             for here, there in ((one, other), (other, one)):
                 peer = PeerId(there, self.life[there])
-                features = (COPIES_FEATURE,) if self.counts_copies else ()
-                self.tell(here, PeerConnected(peer, b"", features))
+                self.tell(here, PeerConnected(peer, b"", self.features))
 
     def unlink(self, one: str, other: str) -> None:
         if self.links.pop((one, other), None) is not None:

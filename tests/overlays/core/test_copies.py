@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlays.core.mirror_world import SETTINGS, MirrorWorld
+from overlays.core.mirror_world import FEATURES, SETTINGS, MirrorWorld
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import MirrorNews, PeerConnected
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.mirror_copies import PUSHED_BYTES_MAX, Copies, Group
 from peersub.overlays.core.mirror_duties import MirrorSide
-from peersub.overlays.core.mirror_facts import HeldCopy, SecureAsked
+from peersub.overlays.core.mirror_facts import HeldBatch, HeldCopy, SecureAsked
+from peersub.overlays.core.mirror_links import MirrorLinks
+from peersub.overlays.core.mirror_messages import MirrorKeepBatch, MirrorKept, MirrorRowsKept
 from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
-from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.row_sets import rows_of
 from peersub.overlays.core.versions import COPIES_FEATURE
 from strategies import examples
 
@@ -100,6 +105,7 @@ def test_what_is_sent_to_a_new_holder_in_one_turn_is_bounded():
         lambda *_: None,
         lambda node, message: sent.append(message.publication.id),
         lambda effect: None,
+        MirrorLinks(),
     )
     body = b"x" * (PUSHED_BYTES_MAX // 10)
     events = [HeldCopy(Publication(f"e{n}", {}, body), ("s",), 0) for n in range(25)]
@@ -254,7 +260,7 @@ def test_people_hear_of_nodes_that_want_another_number_of_copies():
 
 
 def test_a_home_of_an_earlier_version_is_mirrored_as_before():
-    world = MirrorWorld("hx", WATCHED, counts_copies=False)
+    world = MirrorWorld("hx", WATCHED, features=())
     world.link("h", "x")
     world.subscribe("h", "s")
     world.settle()
@@ -266,9 +272,83 @@ def test_a_home_of_an_earlier_version_is_mirrored_as_before():
     assert world.answers(7)["h"] == ""  # It learns by the walk that the other one has it.
 
 
+# --- batches -----------------------------------------------------------------------------------
+
+FEW = 300
+"""More events than messages may be sent for them."""
+
+
+def a_batch(name: str, count: int = FEW) -> Batch:
+    return Batch.of(name, pa.table({"number": list(range(count))}), None, Delivery.AT_LEAST_ONCE)
+
+
+def secure_batch(world: MirrorWorld, batch: Batch, token: int, *, subscription: str = "s") -> None:
+    """All events of a batch reach those who get the subscription's, as columns."""
+    for node in list(world.peers):
+        here = subscription
+        if node == "h":
+            for number in batch.numbers.tolist():
+                world.disks["h"].append(subscription, f"{batch.id}/{number}")
+        elif ("h", subscription) in world.served[node]:
+            here = overlay_name("h", subscription)
+        else:
+            continue
+        held = HeldBatch(batch, ((here, rows_of(batch.numbers.tolist())),), 1)
+        world.tell(node, MirrorNews(SecureAsked(token, (held,))))
+
+
+def test_a_batch_is_stored_and_acknowledged_as_a_whole():
+    world = watched_world()
+    before = len(world.messages)
+    secure_batch(world, a_batch("b"), 7)
+    assert world.answers(7) == {}
+    world.settle()
+    assert len(world.answers(7)) == 3 and set(world.answers(7).values()) == {""}
+    mirror = world.peers["h"].home.mirror
+    assert mirror is not None
+    for number in range(FEW):
+        assert sorted(world.on_disks("h", "s", f"b/{number}")) == sorted(["h", mirror])
+    assert len(world.messages) - before <= 4
+    assert all(not len(peer.copies) for peer in world.peers.values())
+
+
+def test_a_batch_for_a_node_of_an_earlier_version_is_told_of_event_by_event():
+    world = MirrorWorld("hx", WATCHED, features=(COPIES_FEATURE,))
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    secure_batch(world, a_batch("b"), 7)
+    world.settle()
+    assert world.answers(7) == {"h": "", "x": ""}
+    told = {type(message) for _, _, message in world.messages}
+    assert MirrorKept in told and MirrorRowsKept not in told
+
+
+@pytest.mark.parametrize("features", [FEATURES, (COPIES_FEATURE,)])
+def test_a_mirror_that_did_not_get_a_batch_is_sent_it(features: tuple[str, ...]) -> None:
+    world = MirrorWorld("hx", WATCHED, features=features)
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    batch = a_batch("b", 40)
+    world.served["x"].clear()  # The overlay brings nothing there.
+    secure_batch(world, batch, 7)
+    world.settle()
+    assert world.answers(7) == {}
+    world.pass_ms(2 * SETTINGS.push_ms)
+    assert world.answers(7) == {"h": ""} and len(world.retained("x", "h")) == 40
+    pushed = [message for _, _, message in world.messages if isinstance(message, MirrorKeepBatch)]
+    assert len(pushed) == (1 if features == FEATURES else 0)
+
+
 # --- under faults ------------------------------------------------------------------------------
 
 steps = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4), st.integers(0, 4)), max_size=50)
+
+
+def event_of(token: int) -> str:
+    """Some events are alone, others of a batch."""
+    return f"b/{token}" if token % 2 else f"e{token}"
 
 
 def play(happenings: list[tuple[int, int, int]]) -> list[str]:
@@ -291,7 +371,7 @@ def play(happenings: list[tuple[int, int, int]]) -> list[str]:
             if token in safe or not is_told or not any(node in world.peers for node in got):
                 continue
             safe.append(token)
-            event_id = f"e{token}"
+            event_id = event_of(token)
             if event_id not in consumed and len(world.on_disks("h", "s", event_id)) < 2:
                 wrong.append(f"{event_id} is confirmed too early")
 
@@ -299,7 +379,7 @@ def play(happenings: list[tuple[int, int, int]]) -> list[str]:
         node, far = names[one], names[other]
         if kind <= 2:
             token = len(asked) + 1
-            asked[token] = world.publish_acknowledged("h", "s", f"e{token}", token)
+            asked[token] = world.publish_acknowledged("h", "s", event_of(token), token)
         elif kind == 3 and node in world.peers:
             world.stop(node)
         elif kind == 4 and node not in world.peers:
@@ -322,7 +402,7 @@ def play(happenings: list[tuple[int, int, int]]) -> list[str]:
         world.pass_ms(1_000)
         look()
     log = world.disks["h"].log["s"]
-    wrong += [f"e{token} is lost" for token in safe if f"e{token}" not in log]
+    wrong += [f"e{token} is lost" for token in safe if event_of(token) not in log]
     wrong += [f"{event} is there twice" for event in set(log) if log.count(event) > 1]
     return wrong
 

@@ -16,7 +16,7 @@ from peersub.overlays.core.causes import (
 )
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
-from peersub.overlays.core.mirror_facts import HeldCopy
+from peersub.overlays.core.mirror_facts import Held
 from peersub.overlays.core.mirror_tasks import MirrorTask
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import Record
@@ -126,7 +126,7 @@ class Secure:
     """
 
     token: int
-    events: tuple[HeldCopy, ...]
+    events: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)

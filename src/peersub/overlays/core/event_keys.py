@@ -36,6 +36,7 @@ __all__ = [
     "event_id_of",
     "key_of_id",
     "key_of_name",
+    "name_in_unit",
     "name_of",
     "name_of_key",
     "network_batch_key",
@@ -47,6 +48,8 @@ __all__ = [
     "split_event_id",
     "split_name",
     "token_of",
+    "unit_of",
+    "unit_of_batch",
 ]
 
 KEY_BYTES: Final = 16
@@ -220,3 +223,34 @@ def key_of_name(name: str) -> bytes:
     """The key that a name holds, or that follows from it."""
     key, event_id = split_name(name)
     return key_of_id(event_id) if key is None else key
+
+
+# --- units: the events of a batch, or one that is alone ------------------------------------------
+
+
+def unit_of(name: str) -> tuple[str, int]:
+    """The batch of an event, by its name, and its number there; one that is alone has number 0.
+
+    >>> unit_of("b7/12"), unit_of("e12")
+    (('/b7', 12), ('.e12', 0))
+    """
+    if _SEPARATOR in name:
+        key, event_id = split_name(name)
+        place = split_event_id(event_id)
+        if place is not None and (key is None or number_of(key) is not None):
+            return unit_of_batch(name[: name.rindex(_SEPARATOR)]), place[1]
+    return f".{name}", 0
+
+
+def unit_of_batch(batch_name: str) -> str:
+    """What `unit_of` says of all events of a batch."""
+    return f"{_SEPARATOR}{batch_name}"
+
+
+def name_in_unit(unit: str, number: int) -> str:
+    """The name of an event.
+
+    >>> name_in_unit("/b7", 12), name_in_unit(".e12", 0)
+    ('b7/12', 'e12')
+    """
+    return event_id_of(unit[1:], number) if unit[0] == _SEPARATOR else unit[1:]

@@ -27,7 +27,7 @@ from peersub.overlays.core.event_keys import (
     row_key,
     split_name,
 )
-from peersub.overlays.core.mirror_facts import HeldCopy
+from peersub.overlays.core.mirror_facts import Held, HeldBatch, HeldCopy
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import (
     BatchHandedOver,
@@ -40,6 +40,7 @@ from peersub.overlays.core.records import (
     SubscriptionRemoved,
     SubscriptionStored,
 )
+from peersub.overlays.core.row_sets import rows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -337,12 +338,14 @@ class Home:
     def _secure(self, storing: _Storing) -> None:
         """Let those who wait know when the event is on enough disks, which this one may be."""
         durable = tuple(filter(self._durable.__contains__, storing.subscriptions))
-        events = [HeldCopy(storing.publication, durable, storing.hops)] if durable else []
+        events: list[Held] = []
+        if durable:
+            events.append(HeldCopy(storing.publication, durable, storing.hops))
         key = storing.publication.key
         self._await_copies(events, storing.waiting, lambda: self._storing.pop(key))
 
     def _await_copies(
-        self, events: list[HeldCopy], waiting: list[_Waiting], end: Callable[[], object]
+        self, events: list[Held], waiting: list[_Waiting], end: Callable[[], object]
     ) -> None:
         """Tell those who wait when the events are on enough disks, or that they are not."""
 
@@ -462,17 +465,15 @@ class Home:
         self._secure_batch(storing)
 
     def _secure_batch(self, storing: _StoringBatch) -> None:
-        names_of: dict[int, list[str]] = {}
-        for name, places in storing.wanted:
-            if name in self._durable:
-                for place in places.tolist():
-                    names_of.setdefault(place, []).append(name)
-        events: list[HeldCopy] = []
-        if names_of:
-            for place, publication in enumerate(storing.batch.publications()):
-                if place in names_of:
-                    copy = HeldCopy(publication, tuple(names_of[place]), storing.hops)
-                    events.append(copy)
+        numbers = storing.batch.numbers
+        durable = tuple(
+            [
+                (name, rows_of(numbers[places].tolist()))
+                for name, places in storing.wanted
+                if name in self._durable
+            ]
+        )
+        events: list[Held] = [HeldBatch(storing.batch, durable, storing.hops)] if durable else []
         self._await_copies(events, storing.waiting, lambda: self._storing_batches.remove(storing))
 
     # --- the disk ------------------------------------------------------------------------------

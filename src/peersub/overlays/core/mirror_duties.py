@@ -19,7 +19,7 @@ from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, TellOverlay
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_copies import ASKED_MAX, Copies, Group
-from peersub.overlays.core.mirror_facts import HeldCopy
+from peersub.overlays.core.mirror_facts import Held
 from peersub.overlays.core.mirror_home import parts_of
 from peersub.overlays.core.mirror_links import MirrorLinks
 from peersub.overlays.core.mirror_messages import (
@@ -352,16 +352,15 @@ class MirrorSide:
             duty.is_served = True
             self._send(ward.recruiter, MirrorReady((name,)))
 
-    def delivered(self, event: HeldCopy) -> None:
-        """An event without a promise: who holds keeps it as well."""
-        names_of: dict[str, list[str]] = {}
+    def delivered(self, event: Held) -> None:
+        """Events without a promise: who holds keeps them as well."""
+        names_of: dict[str, dict[str, str]] = {}
         for here in event.names:
             home, name = self._names.get(here, ("", ""))
             if home and self._homes[home].stores:
-                names_of.setdefault(home, []).append(name)
+                names_of.setdefault(home, {})[here] = name
         for home, names in names_of.items():
-            copy = HeldCopy(event.publication, tuple(names), event.hops)
-            self._emit(MirrorWork(RetainEvents(home, (copy,))))
+            self._emit(MirrorWork(RetainEvents(home, (event.renamed(names),))))
 
     def on_ended(self, home: str, names: tuple[str, ...], now_ms: int) -> None:
         """Look after these no more; none means all, for others do."""

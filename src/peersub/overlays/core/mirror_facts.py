@@ -5,11 +5,15 @@ All of them are the content of one cause, `MirrorNews`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.event_keys import unit_of, unit_of_batch
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.row_sets import NamedSets, numbers_in
 
 __all__ = [
     "DurableEnded",
@@ -17,6 +21,8 @@ __all__ = [
     "DurableServed",
     "DurableTaken",
     "EventsRetained",
+    "Held",
+    "HeldBatch",
     "HeldCopy",
     "HeldRead",
     "HoldsChecked",
@@ -86,12 +92,88 @@ class HeldCopy:
     names: tuple[str, ...]
     hops: int
 
+    @property
+    def place(self) -> tuple[str, NamedSets]:
+        """The event as one of a batch, if it is of one: which batch, and which rows by name."""
+        unit, number = unit_of(self.publication.name)
+        return unit, dict.fromkeys(self.names, 1 << number)
+
+    def renamed(self, names: Mapping[str, str]) -> HeldCopy:
+        """The same for these of the subscriptions, under other names."""
+        return HeldCopy(
+            self.publication, tuple([names[n] for n in self.names if n in names]), self.hops
+        )
+
+    def within(self, wanted: NamedSets) -> HeldCopy | None:
+        """What of it somebody wants."""
+        rows = self.place[1]
+        names = tuple([name for name in self.names if rows[name] & wanted.get(name, 0)])
+        return HeldCopy(self.publication, names, self.hops) if names else None
+
+    def one_by_one(self) -> Iterator[HeldCopy]:
+        """The event."""
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBatch:
+    """Events of a batch, or of a part of it, that are held for subscriptions."""
+
+    batch: Batch
+    wanted: tuple[tuple[str, int], ...]
+    """Per subscription, the rows (`row_sets`)."""
+    hops: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The subscriptions."""
+        return tuple([name for name, _ in self.wanted])
+
+    @property
+    def place(self) -> tuple[str, NamedSets]:
+        """Which batch, and which rows by name."""
+        return unit_of_batch(self.batch.name), dict(self.wanted)
+
+    def renamed(self, names: Mapping[str, str]) -> HeldBatch:
+        """The same for these of the subscriptions, under other names."""
+        wanted = tuple([(names[name], rows) for name, rows in self.wanted if name in names])
+        return HeldBatch(self.batch, wanted, self.hops)
+
+    def within(self, wanted: NamedSets) -> HeldBatch | None:
+        """What of it somebody wants."""
+        left = [(name, rows & wanted.get(name, 0)) for name, rows in self.wanted]
+        some = tuple([each for each in left if each[1]])
+        return HeldBatch(self.batch, some, self.hops) if some else None
+
+    @property
+    def part(self) -> Batch:
+        """Those of the events that a subscription wants."""
+        import numpy as np
+
+        rows = 0
+        for _, its in self.wanted:
+            rows |= its
+        return self.batch.part(np.flatnonzero(np.isin(self.batch.numbers, numbers_in(rows))))
+
+    def one_by_one(self) -> Iterator[HeldCopy]:
+        """The events, each with the subscriptions that want it."""
+        names_of: dict[int, list[str]] = {}
+        for name, rows in self.wanted:
+            for number in numbers_in(rows):
+                names_of.setdefault(number, []).append(name)
+        part = self.part
+        for number, publication in zip(part.numbers.tolist(), part.publications(), strict=True):
+            yield HeldCopy(publication, tuple(names_of[number]), self.hops)
+
+
+Held: TypeAlias = HeldCopy | HeldBatch
+
 
 @dataclass(frozen=True, slots=True)
 class OverlayDelivered:
-    """An event without a promise, for subscriptions that the mirror peer has in the overlay."""
+    """Events without a promise, for subscriptions that the mirror peer has in the overlay."""
 
-    event: HeldCopy
+    event: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +181,7 @@ class SecureAsked:
     """The overlay waits until these events are on the disks of enough nodes: `effects.Secure`."""
 
     token: int
-    events: tuple[HeldCopy, ...]
+    events: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +189,7 @@ class EventsRetained:
     """Events are on the disk of this node, for subscriptions of a home."""
 
     home: str
-    kept: tuple[tuple[tuple[str, ...], str], ...]
-    """The names, and the identifier, of each."""
+    events: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)

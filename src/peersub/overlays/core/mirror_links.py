@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.versions import COPIES_FEATURE
 
 __all__ = ["MirrorLinks"]
 
@@ -13,7 +14,7 @@ class MirrorLinks:
     def __init__(self) -> None:
         self.peers: dict[str, PeerId] = {}
         self._in_doubt: dict[str, None] = {}
-        self._counting: dict[str, None] = {}
+        self._features: dict[str, tuple[str, ...]] = {}
 
     def __contains__(self, node: str) -> bool:
         return node in self.peers
@@ -21,17 +22,14 @@ class MirrorLinks:
     def __bool__(self) -> bool:
         return bool(self.peers)
 
-    def add(self, peer: PeerId, *, counts_copies: bool) -> None:
-        """A link is up."""
+    def add(self, peer: PeerId, features: tuple[str, ...]) -> None:
+        """A link is up, to a node that offers these."""
         self.peers[peer.node] = peer
-        if counts_copies:
-            self._counting[peer.node] = None
-        else:
-            self._counting.pop(peer.node, None)
+        self._features[peer.node] = features
 
     def remove(self, node: str) -> None:
         """A link is gone."""
-        for each in (self.peers, self._in_doubt, self._counting):
+        for each in (self.peers, self._in_doubt, self._features):
             each.pop(node, None)
 
     def doubt(self, node: str, *, in_doubt: bool) -> None:
@@ -47,7 +45,11 @@ class MirrorLinks:
 
     def counts_copies(self, node: str) -> bool:
         """Whether it can be reached, and says which events are on its disk."""
-        return node in self._counting and node not in self._in_doubt
+        return self.offers(node, COPIES_FEATURE) and node not in self._in_doubt
+
+    def offers(self, node: str, feature: str) -> bool:
+        """Whether a node is linked and offers this."""
+        return feature in self._features.get(node, ())
 
     def reachable(self) -> list[str]:
         """The nodes that can be reached."""

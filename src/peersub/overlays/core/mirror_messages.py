@@ -10,27 +10,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 
 __all__ = [
     "HeldEvent",
     "KeptFor",
+    "KeptRows",
     "MirrorCopy",
     "MirrorEnded",
     "MirrorHolds",
     "MirrorKeep",
+    "MirrorKeepBatch",
     "MirrorKept",
     "MirrorMisses",
     "MirrorOffer",
     "MirrorReady",
     "MirrorRecruit",
     "MirrorReleased",
+    "MirrorRowsKept",
+    "MirrorRowsSafe",
     "MirrorSafe",
     "MirrorSuspended",
     "MirrorWanted",
     "MirrorWitness",
     "NamedFilter",
+    "NamedRows",
 ]
 
 
@@ -198,3 +204,48 @@ class MirrorSuspended(Message):
 
     names: tuple[str, ...]
     since_ms: int
+
+
+# --- between nodes that offer BATCH_COPIES_FEATURE -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """A subscription, and events of a batch (`row_sets.pack_rows`)."""
+
+    name: str
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Events of a batch, and the subscriptions for which they are on a disk."""
+
+    batch: str
+    rows: tuple[NamedRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRowsKept(Message):
+    """`MirrorKept` for events of batches."""
+
+    home: str
+    kept: tuple[KeptRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRowsSafe(Message):
+    """`MirrorSafe` for events of batches."""
+
+    home: str
+    kept: tuple[KeptRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorKeepBatch(Message):
+    """`MirrorKeep` for events of a batch."""
+
+    home: str
+    rows: tuple[NamedRows, ...]
+    hops: int
+    batch: Batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from peersub.overlays.core.mirror_facts import HeldCopy
+from peersub.overlays.core.mirror_facts import Held
 from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, NamedFilter
 
 __all__ = [
@@ -91,7 +91,7 @@ class RetainEvents:
     """
 
     home: str
-    events: tuple[HeldCopy, ...]
+    events: tuple[Held, ...]
 
 
 @dataclass(frozen=True, slots=True)

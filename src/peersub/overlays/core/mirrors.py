@@ -61,6 +61,8 @@ from peersub.overlays.core.mirror_facts import (
     DurableServed,
     DurableTaken,
     EventsRetained,
+    Held,
+    HeldBatch,
     HeldCopy,
     HeldRead,
     HoldsChecked,
@@ -78,25 +80,29 @@ from peersub.overlays.core.mirror_messages import (
     MirrorEnded,
     MirrorHolds,
     MirrorKeep,
+    MirrorKeepBatch,
     MirrorKept,
     MirrorMisses,
     MirrorOffer,
     MirrorReady,
     MirrorRecruit,
     MirrorReleased,
+    MirrorRowsKept,
+    MirrorRowsSafe,
     MirrorSafe,
     MirrorSuspended,
     MirrorWanted,
     MirrorWitness,
 )
 from peersub.overlays.core.mirror_names import is_mirrors
+from peersub.overlays.core.mirror_rows import kept_rows
 from peersub.overlays.core.mirror_settings import MirrorSettings
 from peersub.overlays.core.mirror_tasks import CheckHeld
 from peersub.overlays.core.mirror_walks import Walks
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.store_marks import Life
-from peersub.overlays.core.versions import COPIES_FEATURE, MIRRORS_FEATURE
+from peersub.overlays.core.versions import BATCH_COPIES_FEATURE, COPIES_FEATURE, MIRRORS_FEATURE
 
 __all__ = ["MIRROR_SLOT", "MirrorPeer", "MirrorSettings", "Mirrored", "host_mirrors"]
 
@@ -112,6 +118,16 @@ OTHER_COPIES_MAX: Final = 64
 _COPIES_OFFER: Final = f"{COPIES_FEATURE}="
 COPIES_MAX: Final = 1_024
 """Events that a partner sends before it asks whether they are stored."""
+
+_UNREADABLE: Final = "a copy whose attributes cannot be read"
+_ABOUT_COPIES: Final = (
+    MirrorKept,
+    MirrorSafe,
+    MirrorKeep,
+    MirrorRowsKept,
+    MirrorRowsSafe,
+    MirrorKeepBatch,
+)
 
 
 class MirrorPeer:
@@ -155,7 +171,7 @@ class MirrorPeer:
         )
         self.duties = MirrorSide(me.node, chosen, self._walks, self._links, self._send, emit, known)
         forget = self.duties.forget_member
-        self.copies = Copies(me.node, chosen, self._group_of, forget, self._send, emit)
+        self.copies = Copies(me.node, chosen, self._group_of, forget, self._send, emit, self._links)
         self.home.copies = self.duties.copies = self.copies
 
     def handle(self, cause: Cause, now_ms: int) -> list[Effect]:
@@ -164,7 +180,7 @@ class MirrorPeer:
             case PeerConnected(peer, _, features):
                 node = peer.node
                 there = peer._replace(slot=MIRROR_SLOT)
-                self._links.add(there, counts_copies=COPIES_FEATURE in features)
+                self._links.add(there, features)
                 self._compare_copies(node, features)
                 self.home.connected(node, now_ms)
                 self.duties.connected(node, now_ms)
@@ -240,7 +256,7 @@ class MirrorPeer:
         """A link is up from the start, without HELLO."""
         if MIRRORS_FEATURE in features:
             there = peer._replace(slot=MIRROR_SLOT)
-            self._links.add(there, counts_copies=COPIES_FEATURE in features)
+            self._links.add(there, features)
 
     def describe(self) -> Mapping[str, Any]:
         """Who looks after whom, as plain values."""
@@ -289,13 +305,13 @@ class MirrorPeer:
 
     def _on_message(self, peer: PeerId, message: Message, now_ms: int) -> None:
         node, home, duties = peer.node, self.home, self.duties
-        if isinstance(message, MirrorKept | MirrorSafe | MirrorKeep):
+        if isinstance(message, _ABOUT_COPIES):
             duties.meet(message.home, node)
         match message:
-            case MirrorKept():
+            case MirrorKept() | MirrorRowsKept():
                 if self._concerns(node, message.home):
                     self.copies.on_kept(node, message)
-            case MirrorSafe():
+            case MirrorSafe() | MirrorRowsSafe():
                 if self._concerns(node, message.home):
                     self.copies.on_safe(message)
             case MirrorRecruit():
@@ -318,8 +334,14 @@ class MirrorPeer:
                 self._walks.on_misses(node, message, now_ms)
             case MirrorHolds():
                 self._on_holds(node, message, now_ms)
-            case MirrorCopy() | MirrorKeep():
-                self._on_copy(peer, message, now_ms)
+            case MirrorCopy():
+                self._on_copy(peer, message)
+            case MirrorKeep(home_there, names, hops, publication):
+                held = HeldCopy(publication, names, hops)
+                self._on_keep(peer, home_there, held, publication.is_sound, now_ms)
+            case MirrorKeepBatch(home_there, rows, hops, batch):
+                many = HeldBatch(batch, tuple(kept_rows(rows).items()), hops)
+                self._on_keep(peer, home_there, many, batch.is_sound, now_ms)
             case _:
                 self._drop(f"{type(message).__name__} is no message about mirrors", peer)
 
@@ -335,20 +357,22 @@ class MirrorPeer:
         elif holds.home == self.me.node:
             self.home.on_all_said(node, now_ms)
 
-    def _on_copy(self, peer: PeerId, copy: MirrorCopy | MirrorKeep, now_ms: int) -> None:
+    def _on_copy(self, peer: PeerId, copy: MirrorCopy) -> None:
         if not copy.publication.is_sound:
-            self._drop("a copy whose attributes cannot be read", peer)
-        elif not self._concerns(peer.node, copy.home):
-            return
-        elif isinstance(copy, MirrorKeep):
-            mine = copy.home == self.me.node
-            known = self.home.names if mine else self.duties.names(copy.home)
-            names = tuple(filter(frozenset(known).__contains__, copy.names))
-            self.copies.on_keep(peer.node, copy, names, now_ms)
-        else:
+            self._drop(_UNREADABLE, peer)
+        elif self._concerns(peer.node, copy.home):
             taken = self._taken.setdefault(peer.node, [])
             if len(taken) < COPIES_MAX:
                 taken.append(copy)
+
+    def _on_keep(self, peer: PeerId, home: str, held: Held, is_sound: bool, now_ms: int) -> None:
+        if not is_sound:
+            self._drop(_UNREADABLE, peer)
+        elif self._concerns(peer.node, home):
+            mine = home == self.me.node
+            known = self.home.names if mine else self.duties.names(home)
+            names = tuple(filter(frozenset(known).__contains__, held.names))
+            self.copies.on_keep(peer.node, home, held, names, now_ms)
 
     def _on_found(self, partner: str, home: str, event: HeldCopy) -> None:
         """It turned out in a walk that the other side has an event on its disk."""
@@ -392,20 +416,19 @@ class MirrorPeer:
                     self.home.release(partner, subscription, event_ids)
                 self._send(partner, MirrorMisses(home, name, number, missing))
 
-    def _on_secure(self, token: int, events: Iterable[HeldCopy], now_ms: int) -> None:
+    def _on_secure(self, token: int, events: Iterable[Held], now_ms: int) -> None:
         """The overlay waits for copies: of which homes are the subscriptions that want them?"""
-        wanted: list[tuple[str, HeldCopy]] = []
+        wanted: list[tuple[str, Held]] = []
         for event in events:
-            names_of: dict[str, list[str]] = {}
+            names_of: dict[str, dict[str, str]] = {}
             for name in event.names:
                 if is_mirrors(name):
                     place = self.duties.place(name)
                     if place is not None:
-                        names_of.setdefault(place[0], []).append(place[1])
+                        names_of.setdefault(place[0], {})[name] = place[1]
                 elif self.home.has(name):
-                    names_of.setdefault(self.me.node, []).append(name)
-            for home, names in names_of.items():
-                wanted.append((home, HeldCopy(event.publication, tuple(names), event.hops)))
+                    names_of.setdefault(self.me.node, {})[name] = name
+            wanted += [(home, event.renamed(names)) for home, names in names_of.items()]
         self.copies.secure(token, wanted, now_ms)
 
 
@@ -429,6 +452,6 @@ def host_mirrors(
 ) -> MirrorPeer:
     """Let a node that has no links yet take part. `MirrorNews` goes to it in MIRROR_SLOT."""
     peer = MirrorPeer(node.me._replace(slot=MIRROR_SLOT), epoch, settings, known, lives)
-    features = (COPIES_FEATURE, _copies_offer(peer.copies_wanted))
+    features = (COPIES_FEATURE, BATCH_COPIES_FEATURE, _copies_offer(peer.copies_wanted))
     node.host(peer, passive=True, feature=MIRRORS_FEATURE, offers=features, watches=True)
     return peer

@@ -62,6 +62,7 @@ from peersub.overlays.core.link import Link, LinkSettings, LinkState
 from peersub.overlays.core.link_messages import Hello
 from peersub.overlays.core.links import Links
 from peersub.overlays.core.mirror_facts import (
+    HeldBatch,
     HeldCopy,
     MirrorFact,
     OverlayDelivered,
@@ -71,6 +72,7 @@ from peersub.overlays.core.mirror_facts import (
 from peersub.overlays.core.mirror_names import is_mirrors
 from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Delivery
+from peersub.overlays.core.row_sets import rows_of
 from peersub.overlays.core.versions import (
     KEYS_FEATURE,
     PROTOCOL_VERSION,
@@ -342,7 +344,7 @@ class Node:
                     rest = tuple(each for each in wanted if not is_mirrors(each[0]))
                     left = DeliverBatch(batch, rest, hops, again) if rest else None
                     if batch.delivery is Delivery.BEST_EFFORT:
-                        facts.extend(_delivered(effect))
+                        facts.append(_delivered(effect))
         if self._watcher is not None:
             for fact in facts:
                 self._links.causes.add(self._watcher, MirrorNews(fact))
@@ -381,17 +383,17 @@ class Node:
         return peers
 
 
-def _delivered(effect: DeliverBatch) -> Iterable[OverlayDelivered]:
-    """The events of a batch that the watcher's subscriptions want, one by one."""
-    names_of: dict[int, list[str]] = {}
-    for name, rows in effect.wanted:
-        if is_mirrors(name):
-            for row in rows.tolist():
-                names_of.setdefault(row, []).append(name)
-    for row, publication in enumerate(effect.batch.publications()):
-        if row in names_of:
-            names = tuple(names_of[row])
-            yield OverlayDelivered(HeldCopy(publication, names, effect.hops))
+def _delivered(effect: DeliverBatch) -> OverlayDelivered:
+    """The events of a batch that the watcher's subscriptions want."""
+    numbers = effect.batch.numbers
+    wanted = tuple(
+        [
+            (name, rows_of(numbers[rows].tolist()))
+            for name, rows in effect.wanted
+            if is_mirrors(name)
+        ]
+    )
+    return OverlayDelivered(HeldBatch(effect.batch, wanted, effect.hops))
 
 
 def _marked(slot: int, effect: Effect) -> Effect:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BATCHES_FEATURE",
+    "BATCH_COPIES_FEATURE",
     "COPIES_FEATURE",
     "KEYS_FEATURE",
     "MIRRORS_FEATURE",
@@ -39,6 +40,9 @@ COPIES_FEATURE = "copies"
 """The node says which events of durable subscriptions are on its disk, and watches for others.
 
 Next to it stands on how many disks it wants them: `copies=2`."""
+
+BATCH_COPIES_FEATURE = "batch-copies"
+"""The node says so of many events of a batch at once, and stores them so."""
 
 
 def known_features(version: tuple[int, int], features: tuple[str, ...]) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ class Applier:
             kinds.MirrorStored: self.mirror.add,
             kinds.MirrorRemoved: self.mirror.remove,
             kinds.RetainEvent: self.mirror.retain,
+            kinds.RetainBatch: self.mirror.retain_batch,
             kinds.ReleaseEvents: self.mirror.release,
             kinds.StagePublications: self._stage,
             kinds.CommitStaged: self._commit_staged,

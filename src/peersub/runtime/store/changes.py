@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.mirror_facts import HeldBatch
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import EventStored, Record
 from peersub.overlays.core.store_marks import StoreMark
@@ -31,6 +32,7 @@ __all__ = [
     "MoveCursor",
     "NameNode",
     "ReleaseEvents",
+    "RetainBatch",
     "RetainEvent",
     "StagePublications",
     "StagedPublished",
@@ -167,6 +169,15 @@ class RetainEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RetainBatch:
+    """`RetainEvent` for events of a batch."""
+
+    home: str
+    held: HeldBatch
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseEvents:
     """The home has these events now: for these subscriptions, or (None) for all of its own."""
 
@@ -224,6 +235,7 @@ Change: TypeAlias = (
     | MirrorStored
     | MirrorRemoved
     | RetainEvent
+    | RetainBatch
     | ReleaseEvents
     | StagePublications
     | CommitStaged
@@ -239,6 +251,8 @@ def bytes_of(change: Change) -> int:
         return _weight(record.publication) if isinstance(record, EventStored) else _CHANGE_BYTES
     if isinstance(change, AppendToLog | RetainEvent):
         return _weight(change.publication)
+    if isinstance(change, RetainBatch):
+        return _CHANGE_BYTES + change.held.batch.size
     if isinstance(change, StagePublications):
         return _CHANGE_BYTES + sum(map(_weight, change.publications))
     return _CHANGE_BYTES

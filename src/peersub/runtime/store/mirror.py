@@ -6,9 +6,16 @@ An event is one row for each home, with the names it is for, until the home has 
 from __future__ import annotations
 
 import sqlite3
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from peersub.runtime.store.changes import MirrorRemoved, MirrorStored, ReleaseEvents, RetainEvent
+from peersub.runtime.store.changes import (
+    MirrorRemoved,
+    MirrorStored,
+    ReleaseEvents,
+    RetainBatch,
+    RetainEvent,
+)
 from peersub.runtime.store.failures import FailureKind, Refused
 from peersub.runtime.store.rows import EVENT_ROW_BYTES, event_columns, names_of, packed
 from peersub.runtime.store.settings import StoreSettings
@@ -19,6 +26,10 @@ __all__ = ["Mirror"]
 _ROW_BYTES: Final = (
     f"({EVENT_ROW_BYTES} + length(attributes) + ifnull(length(body), 0) + length(names))"
 )
+
+_INSERT: Final = "INSERT INTO retained VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_AT_ONCE: Final = 512
+"""Events that one statement is about."""
 
 
 class _Account(NamedTuple):
@@ -106,8 +117,7 @@ class Mirror:
         if found is None:
             names = packed(sorted(wanting))
             self._connection.execute(
-                "INSERT INTO retained VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (change.home, change.at_ms, change.hops, names, *columns),
+                _INSERT, (change.home, change.at_ms, change.hops, names, *columns)
             )
             self._grow(EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b""), names, change)
             return
@@ -118,34 +128,79 @@ class Mirror:
         self._grow(-len(found[0]), names, change)
 
     def _grow(self, size: int, names: bytes, change: RetainEvent) -> None:
-        self.bytes += size + len(names)
-        for account in {_Account(change.home, account_of(name)) for name in names_of(names)}:
-            self._at_most[account] += size + len(names)
+        self._grow_for(change.home, names_of(names), size + len(names))
+
+    def _grow_for(self, home: str, names: Iterable[str], size: int) -> None:
+        self.bytes += size
+        for account in {_Account(home, account_of(name)) for name in names}:
+            self._at_most[account] += size
             self._grown.add(account)
+
+    def retain_batch(self, change: RetainBatch) -> None:
+        """Keep events of a batch, each for those of the names that are mirrored."""
+        home = change.home
+        known_names = self._names.get(home, set())
+        wanted = {name: rows for name, rows in change.held.wanted if name in known_names}
+        held = change.held.within(wanted)
+        if held is None:
+            return
+        known = self._retained_of_batch(home, held.batch.name)
+        rows: list[tuple[Any, ...]] = []
+        sizes: dict[tuple[str, ...], int] = {}
+        packed_names: dict[tuple[str, ...], bytes] = {}
+        for each in held.one_by_one():
+            if each.publication.name in known:
+                self.retain(
+                    RetainEvent(home, each.publication, each.names, change.at_ms, each.hops)
+                )
+                continue
+            columns, names = event_columns(each.publication), each.names
+            if names not in packed_names:
+                packed_names[names] = packed(sorted(names))
+            rows.append((home, change.at_ms, each.hops, packed_names[names], *columns))
+            size = EVENT_ROW_BYTES + len(columns[2]) + len(columns[3] or b"")
+            sizes[names] = sizes.get(names, 0) + size + len(packed_names[names])
+        self._connection.executemany(_INSERT, rows)
+        for names, size in sizes.items():
+            self._grow_for(home, names, size)
+
+    def _retained_of_batch(self, home: str, batch: str) -> set[str]:
+        """Those of the events of a batch that are retained: all are named alike."""
+        rows = self._connection.execute(
+            "SELECT event_id FROM retained WHERE home = ? AND event_id > ? AND event_id < ?",
+            (home, f"{batch}/", f"{batch}0"),
+        )
+        return {event_id for (event_id,) in rows}
 
     def release(self, change: ReleaseEvents) -> None:
         """The home has the events."""
         names = None if change.names is None else set(change.names)
-        for event_id in change.event_ids:
-            self._take_out("home = ? AND event_id = ?", (change.home, event_id), names)
+        for start in range(0, len(change.event_ids), _AT_ONCE):
+            part = change.event_ids[start : start + _AT_ONCE]
+            places = ", ".join("?" * len(part))
+            self._take_out(f"home = ? AND event_id IN ({places})", (change.home, *part), names)
 
     def _take_out(
         self, condition: str, values: tuple[str | int, ...], names: set[str] | None
     ) -> None:
         """Retain rows no longer for these names, or (None) for nobody."""
-        execute = self._connection.execute
-        rows = execute(
+        rows = self._connection.execute(
             f"SELECT number, names, {_ROW_BYTES} FROM retained WHERE {condition}", values
         )
+        changed: list[tuple[bytes, int]] = []
+        gone: list[tuple[int]] = []
         for number, packed_names, size in rows.fetchall():
             left = [] if names is None else [n for n in names_of(packed_names) if n not in names]
             if left:
                 again = packed(left)
-                execute("UPDATE retained SET names = ? WHERE number = ?", (again, number))
+                changed.append((again, number))
                 self.bytes += len(again) - len(packed_names)
             else:
-                execute("DELETE FROM retained WHERE number = ?", (number,))
+                gone.append((number,))
                 self.bytes -= size
+        many = self._connection.executemany
+        many("UPDATE retained SET names = ? WHERE number = ?", changed)
+        many("DELETE FROM retained WHERE number = ?", gone)
 
     # --- bounds --------------------------------------------------------------------------------
 
