@@ -2,9 +2,13 @@
 
 import threading
 
+import pyarrow as pa
 import pytest
 
 from peersub.filters import Filter
+from peersub.overlays.core.batch import Batch
+from peersub.overlays.core.mirror_facts import HeldBatch
+from peersub.overlays.core.publication import Delivery
 from peersub.overlays.core.records import (
     DurableSubscriptionStored,
     EventSeen,
@@ -31,6 +35,7 @@ from peersub.runtime.store.changes import (
     MoveCursor,
     NameNode,
     ReleaseEvents,
+    RetainBatch,
     RetainEvent,
     StagedPublished,
     StagePublications,
@@ -349,6 +354,39 @@ def test_a_retained_event_is_one_however_often_it_comes(store):
     for names in (("d",), ("d", "f"), ("f",)):
         write(store, RetainEvent("n1", event("e1"), names, BEGIN_MS))
     assert retained(store, "n1") == [("e1", ("d", "f"))]
+
+
+def test_a_batch_is_retained_as_its_events_are(store):
+    table = pa.table({"a": list(range(9))})
+    batch = Batch.of("b", table, None, Delivery.AT_LEAST_ONCE)
+    held = HeldBatch(batch, (("f", 0b000_111), ("d", 0b101_110), ("unknown", 0b111_111)), 4)
+    write(store, *(mirror(home, name) for home in ("n1", "n2") for name in ("d", "f")))
+    # Something of it came alone before, and it comes twice.
+    first = list(held.one_by_one())[1]
+    for home in ("n1", "n2"):
+        write(store, RetainEvent(home, first.publication, ("f",), BEGIN_MS, 4))
+    write(store, RetainBatch("n1", held, BEGIN_MS), RetainBatch("n1", held, BEGIN_MS))
+    for each in held.one_by_one():
+        write(store, RetainEvent("n2", each.publication, each.names, BEGIN_MS, each.hops))
+    assert retained(store, "n1") == retained(store, "n2")
+    assert retained(store, "n1")[0] == ("b/1", ("d", "f"))
+    ours, theirs = (store.retained_events(home, 0, 99) for home in ("n1", "n2"))
+    assert [described(e.publication) for e in ours] == [described(e.publication) for e in theirs]
+    grown = store.status()["mirror_bytes"]
+    for home in ("n1", "n2"):
+        write(store, ReleaseEvents(home, tuple(f"b/{number}" for number in range(9)), ("d",)))
+    assert (
+        retained(store, "n1")
+        == retained(store, "n2")
+        == [
+            ("b/1", ("f",)),
+            ("b/0", ("f",)),
+            ("b/2", ("f",)),
+        ]
+    )
+    for home in ("n1", "n2"):
+        write(store, ReleaseEvents(home, ("b/0", "b/1", "b/2")))
+    assert grown > 0 and store.status()["mirror_bytes"] == 0
 
 
 def test_a_store_says_which_of_some_events_it_has(store):

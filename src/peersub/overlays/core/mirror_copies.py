@@ -423,7 +423,7 @@ class Copies:
         """A node holds from now on: it gets what is not safe, some at once, the rest by ticks."""
         slice_ = _Slice()
         for key, known in self._open.items():
-            if key[0] == home and not self._push(home, known, node, slice_):
+            if key[0] == home and not self._push(home, known, node, known.wanted, slice_):
                 known.pause_ms = 0
 
     def regroup(self) -> None:
@@ -473,23 +473,23 @@ class Copies:
         if group.leader == self._me:
             has_room = True
             for node in group.holders:
-                has_room = self._push(home, known, node, slice_) and has_room
+                what = known.missing_at(node)
+                has_room = self._push(home, known, node, what, slice_) and has_room
             return has_room
         leader = group.leader
         if known.asked.get(leader, 0) >= group.asked_max and leader != home:
             self._forget(home, leader)
-        elif not self._push(home, known, leader, slice_):
+        elif not self._push(home, known, leader, known.wanted, slice_):
             return False
         else:
             # It says nothing about them so far.
             known.asked[leader] = known.asked.get(leader, 0) + 1
         return True
 
-    def _push(self, home: str, known: _Open, node: str, slice_: _Slice) -> bool:
-        """Send a node what it is not known to have; whether there was room for all of it."""
-        missing = known.missing_at(node)
+    def _push(self, home: str, known: _Open, node: str, what: NamedSets, slice_: _Slice) -> bool:
+        """Send a node some of the events; whether there was room for all of it."""
         for held in known.held:
-            part = held.within(missing)
+            part = held.within(what)
             if part is None:
                 continue
             if isinstance(part, HeldBatch) and self._takes_batches(node):
