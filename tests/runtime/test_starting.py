@@ -171,6 +171,26 @@ def test_a_node_says_that_nobody_answers_and_finds_them_later(
     asyncio.run(run())
 
 
+def test_a_node_without_a_certificate_is_told_what_the_network_may_want(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A node with certificates hangs up on it: what comes is no handshake."""
+
+    async def run() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        plain = node("127.0.0.1:0", [f"{host}:{port}"])
+        try:
+            with caplog.at_level(logging.WARNING, "peersub"):
+                await plain.start()
+            assert "does it want a certificate, --tls FILE?" in caplog.text
+        finally:
+            await stop_all([plain])
+            server.close()
+
+    asyncio.run(run())
+
+
 def test_a_node_of_another_network_does_not_start() -> None:
     async def run() -> None:
         first = node("127.0.0.1:0", [])

@@ -33,7 +33,7 @@ from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event,
 from peersub.wire.frames import FILTER_TAGS, write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
 
-__all__ = ["Connection", "ConnectionSettings", "Handler"]
+__all__ = ["HUNG_UP", "Connection", "ConnectionSettings", "Handler"]
 
 WRITE_BYTES: Final = 64 * 1_024
 """What has come together is written at once from here on."""
@@ -47,6 +47,8 @@ SLICE_S: Final = 0.010
 """After so long the rest of what came waits for another turn of the loop."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
 """Frames of somebody who has not said who it is."""
+HUNG_UP: Final = "the other side closed the connection"
+"""Why a connection ended that the other side ended, and said nothing."""
 _SOCKET_BYTES: Final = 256 * 1_024
 _HEARTBEAT: Final = encode(Heartbeat())
 
@@ -275,7 +277,7 @@ class Connection(asyncio.Protocol):
                 self._counters.add("a frame that was cut off")
             elif self._liveness is None:
                 self._counters.add("a connection that said nothing")
-        reason = self._close_reason or (str(exc) if exc else "the other side closed the connection")
+        reason = self._close_reason or (str(exc) if exc else HUNG_UP)
         self.handler.on_closed(self, reason)
 
     def pause_writing(self) -> None:

@@ -43,7 +43,7 @@ from peersub.runtime.abandoning import watch_abandoned
 from peersub.runtime.addresses import is_anywhere, join_address, split_address
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.clock import Clock
-from peersub.runtime.connection import Connection
+from peersub.runtime.connection import HUNG_UP, Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
 from peersub.runtime.durable import DurableSubscriptions
@@ -296,7 +296,11 @@ class LiveNode:
     def _warn_unanswered(self, contacts: Sequence[str], what_now: str) -> None:
         """Say that none of the nodes to join answers."""
         driver = self._running()
-        reasons = {**driver.failures, **driver.node.refusals}
+        failures = driver.failures
+        if self.security is None:
+            hint = f"{HUNG_UP}; does it want a certificate, --tls FILE?"
+            failures = {node: hint if why == HUNG_UP else why for node, why in failures.items()}
+        reasons = {**failures, **driver.node.refusals}
         _log.warning("%s: %s", _no_way_in(contacts, reasons), what_now)
 
     async def stop(self, *, leave: bool = True) -> None:
