@@ -107,3 +107,12 @@ def test_a_large_event_is_copied_for_a_connection_only_as_fast_as_its_socket_tak
     assert writes > 5
     assert bytes(transport.written) == b"".join(map(encode, messages))
     assert connection.bytes_out == len(transport.written)
+
+
+def test_a_connection_that_is_gone_holds_nothing():
+    """Whoever else knows it, a node keeps no part of a frame that never was complete."""
+    connection, _ = opened()
+    connection.data_received((1_000_000).to_bytes(4, "big") + bytes(500_000))
+    assert connection._decoder.waiting_bytes > 500_000
+    connection.connection_lost(None)
+    assert connection._decoder.waiting_bytes == 0

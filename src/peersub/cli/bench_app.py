@@ -184,6 +184,9 @@ def bench_hostile(
     filters: Annotated[
         bool, typer.Option("--filters", help="Send 1,000 hostile filters instead of frames.")
     ] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Send what makes a node hold much instead of frames.")
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="With --filters: fewer of them, in half a minute.")
     ] = False,

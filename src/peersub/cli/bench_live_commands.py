@@ -39,6 +39,8 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
     if options["filters"]:
         return _run_filter_attack(options)
     _check_machine()
+    if options["memory"]:
+        return _run_memory_attack(options)
     settings = HostileSettings(
         frames=options["frames"],
         frames_per_second=options["frames_per_second"],
@@ -51,6 +53,23 @@ def run_bench_hostile(options: Mapping[str, Any]) -> int:
     (finished,) = run_trials([trial])
     shown = partial(_show_hostile, finished.outcome)
     return report([finished], as_json=options["as_json"], tables=shown)
+
+
+def _run_memory_attack(options: Mapping[str, Any]) -> int:
+    """Make a node hold much; 1 if it holds more than it promises, or others noticed."""
+    from peersub.bench.memory_attack import STORIES, run_memory_attack
+
+    trials = [Trial(story, options["seed"], partial(run_memory_attack, story)) for story in STORIES]
+    finished = run_trials(trials)
+
+    def tables() -> Iterator[Table | str]:
+        table = plain_table("memory of the attacked node, MB", ("",), ("bound", "grown at most"))
+        for each in finished:
+            figures = (each.outcome.bound_bytes, each.outcome.grown_bytes)
+            table.add_row(each.trial.name, *(f"{value / 1e6:,.0f}" for value in figures))
+        yield table
+
+    return report(finished, as_json=options["as_json"], tables=tables)
 
 
 def _run_filter_attack(options: Mapping[str, Any]) -> int:

@@ -277,6 +277,9 @@ class Connection(asyncio.Protocol):
                 self._counters.add("a frame that was cut off")
             elif self._liveness is None:
                 self._counters.add("a connection that said nothing")
+        # Others may know the connection for a while longer; what it holds is of no use.
+        self._decoder.forget()
+        self._messages = []
         reason = self._close_reason or (str(exc) if exc else HUNG_UP)
         self.handler.on_closed(self, reason)
 

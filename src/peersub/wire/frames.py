@@ -134,6 +134,10 @@ class FrameDecoder:
         """These bytes come next; they are read with the next ones that are fed."""
         self._buffer += data
 
+    def forget(self) -> None:
+        """No more bytes come: let go of what waits for them."""
+        self._buffer = bytearray()
+
     @property
     def waiting_bytes(self) -> int:
         """What has come and was not read yet."""

@@ -34,6 +34,7 @@ from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.runtime.collecting import keep_waits_short
 from peersub.runtime.connection import ConnectionSettings
+from peersub.runtime.limits import ServingLimits
 from peersub.runtime.live_node import StartError
 from peersub.runtime.liveness import LivenessSettings
 from peersub.runtime.security.settings import TlsSettings
@@ -298,6 +299,8 @@ def settings_of(given: dict[str, Any]) -> NodeSettings:
         read["data"] = Path(read["data"])
     if "links" in read:
         read["links"] = LinkSettings(**read["links"])
+    if "limits" in read:
+        read["limits"] = ServingLimits(**read["limits"])
     if "protocol" in read:
         read["protocol"] = tuple(read["protocol"])
     if "connection" in read:
