@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
 from client.fake_node import FakeNode
 from client.test_door import door_of, wanted
-from client.turns import on_loop, until
+from client.turns import on_loop, settle, until
 from peersub import Filter, connect, join
 from peersub.filters.xpath import documents
 from peersub.overlays.core.publication import Delivery, Publication
@@ -60,6 +61,31 @@ async def test_a_node_without_patterns_reads_nothing(parsed):
     assert bodies.must_read(event) and not bodies.must_read(Publication("e", {}, b"<r/>"))
     await bodies.read([event])
     assert not bodies.must_read(event) and parsed[0] is not threading.current_thread()
+
+
+@on_loop
+async def test_what_nobody_waits_for_any_more_is_never_parsed_beside_another(monkeypatch):
+    bodies, go_on, begun = BodyReader(), threading.Event(), []
+    bodies.note(PATTERN)
+    parse = documents.parse_document
+
+    def held(data):
+        begun.append(len(data))
+        go_on.wait(20)
+        return parse(data)
+
+    monkeypatch.setattr(documents, "parse_document", held)
+    sizes = [len(LARGE) + n for n in range(4)]
+    events = [Publication("e", {}, LARGE + b" " * n) for n in range(4)]
+    reads = [asyncio.ensure_future(bodies.read([event])) for event in events]
+    await until(lambda: begun)
+    for read in reads[:3]:
+        read.cancel()
+    await settle()
+    assert begun == sizes[:1], "the next ones wait until the one that was given up has ended"
+    go_on.set()
+    await reads[3]
+    assert begun == [sizes[0], sizes[3]], "what nobody waits for is not begun"
 
 
 @on_loop

@@ -1,14 +1,16 @@
 """Large bodies, which patterns read as XML, are parsed off the loop before an event is routed.
 
 To parse a document of a megabyte takes a fifth of a second, in which a loop would serve nobody. One
-is parsed at a time, in a thread; what came after it from the same publisher or neighbour waits. A
-node that has never seen a pattern reads no bodies.
+is parsed at a time, in a thread; what came after it from the same publisher or neighbour waits. No
+parsing can be broken off: what nobody waits for any more is parsed to its end before the next one,
+or not begun. A node that has never seen a pattern reads no bodies.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
@@ -35,7 +37,7 @@ class BodyReader:
 
     def __init__(self) -> None:
         self.has_patterns = False
-        self._one_at_a_time = asyncio.Lock()
+        self._thread: ThreadPoolExecutor | None = None
 
     def note(self, wanted: Filter) -> None:
         """Somebody subscribes here."""
@@ -67,8 +69,9 @@ class BodyReader:
         """Read the bodies that are to be read before."""
         for content in contents:
             if isinstance(content, Publication) and self.must_read(content):
-                async with self._one_at_a_time:
-                    await asyncio.to_thread(_parse, content)
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, "peersub-bodies")
+                await asyncio.get_running_loop().run_in_executor(self._thread, _parse, content)
 
 
 def _parse(publication: Publication) -> None:
