@@ -17,6 +17,7 @@ from peersub.filters.filter import Filter
 from peersub.filters.limits import (
     CONJUNCTS_MAX,
     NESTING_MAX,
+    NUMBER_DIGITS_MAX,
     PATTERN_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
     TEXT_TESTS_MAX,
@@ -120,6 +121,48 @@ def _nested(draw: Random) -> str:
     return text
 
 
+def _chain(draw: Random) -> str:
+    """One of many that all cover each other."""
+    low, high = draw.randrange(5_000), draw.randrange(5_000, 10_000)
+    texts = f"price > {low}", f"price > {low} AND price < {high}", f"price > {low} OR size > {high}"
+    return draw.choice(texts)
+
+
+def _nearly_covering(draw: Random) -> str:
+    """Boxes of one attribute that cover others' only together, but for a gap."""
+    step, many, gap = draw.randint(2, 5), draw.randint(20, 90), draw.randrange(90)
+    return " OR ".join(
+        f"(a >= {n * step} AND a < {n * step + step - (n == gap)} AND b{n % 5} IS NULL)"
+        for n in range(many)
+    )
+
+
+def _wanting_all(draw: Random) -> str:
+    """Matches what others publish, after tests that take long."""
+    many = draw.randint(2, 30)
+    tests = (f"symbol NOT RLIKE r'(.*{draw.randrange(10**6)}.*){{3}}$'" for _ in range(many))
+    return " AND ".join(("symbol LIKE 's%'", *tests))
+
+
+def _long_texts(draw: Random) -> str:
+    """Prefixes that differ at their ends."""
+    length = draw.randint(1_000, 9_000)
+    return " OR ".join(f"symbol LIKE '{'s' * length}{n}%'" for n in range(3))
+
+
+def _numbers(draw: Random) -> str:
+    """As many digits, and as large exponents, as may be."""
+    digits = "".join(draw.choice("123456789") for _ in range(NUMBER_DIGITS_MAX))
+    values = ", ".join(f"{draw.randrange(1, 10**9)}e{draw.randrange(300)}" for _ in range(900))
+    return f"a IN ({values}) OR b > 0.{digits[:-1]} OR c < {digits}"
+
+
+def _many_attributes(draw: Random) -> str:
+    """Cheap, and with a set of attributes that nobody else has."""
+    names = sorted({f"x{draw.randrange(10**6)}" for _ in range(11)})
+    return " AND ".join(f"{name} > 1" for name in names)
+
+
 def _tree_pattern(draw: Random) -> str:
     steps = "".join(f"//*[s{draw.randrange(100)}]" for _ in range(draw.randint(5, 31)))
     return f"/a{steps}"
@@ -194,6 +237,20 @@ def _raw_empty_lists(draw: Random) -> bytes:
     return b"\x93\x01\xa3sql\xdc" + many.to_bytes(2, "big") + b"\x90" * many
 
 
+def _raw_digits(draw: Random) -> bytes:
+    """Numbers as texts, with more digits than the language takes."""
+    texts = sorted({draw.randrange(10**399, 10**400) for _ in range(draw.randint(2, 60))})
+    cuts = [([str(number)], 0) for number in texts[: len(texts) // 2 * 2]]
+    return _packed([[[[["a"], [0, 0, cuts]]], []]])
+
+
+def _raw_deep_names(draw: Random) -> bytes:
+    """Names in names, as deep as may be."""
+    paths = [[f"n{draw.randrange(9)}"] * NESTING_MAX for _ in range(draw.randint(1, 30))]
+    number = [0, 0, [(1, 0), (20, 1)]]
+    return _packed([[[[path, number]], []] for path in sorted(paths)])
+
+
 def _raw_noise(draw: Random) -> bytes:
     """A proper filter with some bytes changed."""
     data = bytearray(Filter(_product(Random(draw.randrange(5)))).to_bytes()[:100_000])
@@ -207,13 +264,14 @@ _TEXTS: Final[_Texts] = {
     make: make
     for make in (
         *(_product, _union, _many_values, _wide, _wide_product, _expressions, _likes),
-        *(_values_and_expressions, _nested, _tree_pattern),
+        *(_values_and_expressions, _nested, _chain, _nearly_covering, _wanting_all),
+        *(_long_texts, _numbers, _many_attributes, _tree_pattern),
     )
 }
 _BYTES: Final[dict[Callable[[Random], Any], Callable[[Random], bytes]]] = {
     make: make
     for make in (
         *(_raw_patterns, _raw_repeated, _raw_boxes, _raw_texts, _raw_long_pattern),
-        *(_raw_nested, _raw_empty_lists, _raw_noise),
+        *(_raw_nested, _raw_empty_lists, _raw_digits, _raw_deep_names, _raw_noise),
     )
 }

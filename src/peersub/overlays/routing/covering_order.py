@@ -36,7 +36,7 @@ __all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
 ENTERING_STEPS_MAX: Final = 8_192
 """Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
 not covering: more rows are told than needed, and none is missing."""
-COMPARED_MAX: Final = 512
+COMPARED_MAX: Final = 256
 """Filters that one is compared with, on either side."""
 ABOVE_MAX: Final = 64
 """Filters above one that are known: the widest, which are told everywhere, and the closest."""
