@@ -16,6 +16,7 @@ from typing import Any, Final
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import MirrorNews, Start, Subscribe
 from peersub.overlays.core.mirror_facts import (
+    DroppedRead,
     DurableEnded,
     DurableKept,
     DurableServed,
@@ -33,11 +34,13 @@ from peersub.overlays.core.mirror_facts import (
 from peersub.overlays.core.mirror_messages import MirrorHolds
 from peersub.overlays.core.mirror_tasks import (
     CheckHeld,
+    ForgetDropped,
     LetGo,
     LookAfter,
     MirrorTask,
     NameLoss,
     NoteGap,
+    ReadDropped,
     ReadHeld,
     ReadMark,
     RecreateDurables,
@@ -58,6 +61,7 @@ from peersub.runtime.store.changes import (
     AppendToLog,
     Change,
     CommitsLost,
+    DroppedTold,
     GapNoted,
     MirrorRemoved,
     MirrorStored,
@@ -116,6 +120,8 @@ class Mirroring:
             ReadMark: lambda _: self._ask(self._mark),
             LookAfter: self._look_after,
             LetGo: self._let_go,
+            ReadDropped: lambda task: self._ask(partial(self._dropped, task)),
+            ForgetDropped: lambda task: self._durables.submit([DroppedTold(task.home)]),
             RetainEvents: self._retain,
             ReleaseRetained: self._release_retained,
             ReadHeld: self._read_held,
@@ -220,6 +226,11 @@ class Mirroring:
 
     def _let_go(self, task: LetGo) -> None:
         self._durables.submit([MirrorRemoved(task.home, name) for name in task.names])
+
+    def _dropped(self, task: ReadDropped) -> MirrorFact:
+        known = self._store.mirrored_subscriptions(task.home)
+        names = tuple(each.name for each in known if each.dropped)
+        return DroppedRead(task.home, names, task.since_ms)
 
     def _release_retained(self, task: ReleaseRetained) -> None:
         self._durables.submit([ReleaseEvents(task.home, task.event_ids, (task.name,))])

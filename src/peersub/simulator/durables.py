@@ -31,11 +31,13 @@ from peersub.overlays.core.mirror_facts import (
 from peersub.overlays.core.mirror_names import is_mirrors
 from peersub.overlays.core.mirror_tasks import (
     CheckHeld,
+    ForgetDropped,
     LetGo,
     LookAfter,
     MirrorTask,
     NameLoss,
     NoteGap,
+    ReadDropped,
     ReadHeld,
     ReadMark,
     RecreateDurables,
@@ -268,6 +270,8 @@ class Durables:
             NameLoss: self._name_loss,
             ReadMark: lambda host, task: self._mark_later(host),
             RecreateDurables: self._recreate,
+            ReadDropped: lambda host, task: None,  # Simulated disks have room for all.
+            ForgetDropped: lambda host, task: None,
             LookAfter: self._look_after,
             LetGo: lambda host, task: self._write(host, task),
             ReleaseRetained: lambda host, task: self._write(host, task),

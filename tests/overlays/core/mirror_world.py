@@ -40,6 +40,7 @@ from peersub.overlays.core.effects import (
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_facts import (
+    DroppedRead,
     DurableEnded,
     DurableKept,
     DurableServed,
@@ -58,11 +59,13 @@ from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, Named
 from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_tasks import (
     CheckHeld,
+    ForgetDropped,
     LetGo,
     LookAfter,
     MirrorTask,
     NameLoss,
     NoteGap,
+    ReadDropped,
     ReadHeld,
     ReadMark,
     RecreateDurables,
@@ -103,6 +106,8 @@ class Disk:
     cursor: dict[str, int] = field(default_factory=dict)
     mirrored: dict[tuple[str, str], Mirrored] = field(default_factory=dict)
     retained: dict[str, dict[str, tuple[int, list[str]]]] = field(default_factory=dict)
+    dropped: dict[str, list[str]] = field(default_factory=dict)
+    """Per home, the subscriptions for which there was no room."""
     number: int = 0
     commits: int = 0
     lives: list[Life] = field(default_factory=list)
@@ -159,6 +164,11 @@ class Keeper:
                 self.look_after(home, epoch, subscriptions, stores, suspended_ms)
             case LetGo(home, names):
                 self.let_go(home, names)
+            case ReadDropped(home, since_ms):
+                names = tuple(self.disk.dropped.get(home, ()))
+                self.answers.append(DroppedRead(home, names, since_ms))
+            case ForgetDropped(home):
+                self.disk.dropped.pop(home, None)
             case RetainEvents(home, events):
                 self.retain(home, events)
             case ReleaseRetained(home, name, event_ids):
@@ -211,6 +221,7 @@ class Keeper:
         self.answers.append(LookedAfter(home, tuple(each.name for each in subscriptions)))
 
     def let_go(self, home: str, names: Sequence[str]) -> None:
+        self.disk.dropped.pop(home, None)
         for name in names:
             self.disk.mirrored.pop((home, name), None)
             self.disk.release(home, name, list(self.disk.retained.get(home, ())))

@@ -240,6 +240,25 @@ def test_a_suspension_outlives_a_restart_of_those_who_suspended():
     )
 
 
+def test_a_home_hears_for_whom_its_mirror_had_no_room_while_it_was_away():
+    world = watched_world(settings=replace(WATCHED, reserves=0))
+    mirror = world.peers["h"].home.mirror
+    assert mirror is not None
+    world.disks[mirror].dropped["h"] = ["s"]  # The home has these itself.
+    world.stop("h")
+    world.pass_ms(2_000)
+    assert world.disks[mirror].dropped == {}
+    world.disks[mirror].dropped["h"] = ["s"]
+    for _ in range(2):
+        world.stop(mirror)
+        world.start(mirror)
+    world.start("h")
+    world.link_all()
+    assert world.keepers["h"].gaps == {}
+    world.pass_ms(1_000)
+    assert list(world.keepers["h"].gaps) == ["s"] and world.disks[mirror].dropped == {}
+
+
 def test_a_reserve_forgets_a_home_that_is_not_seen_for_too_long():
     world = watched_world("hvwxy", replace(WATCHED, reserves=2, horizon_ms=10_000))
     assert all(world.disks[node].mirrored for node in "vwxy")

@@ -28,6 +28,7 @@ from peersub.runtime.store.changes import (
     AbandonStaged,
     AppendToLog,
     CommitStaged,
+    DroppedTold,
     DurableRemoved,
     KeepRecord,
     MirrorRemoved,
@@ -466,6 +467,10 @@ def test_the_mirror_is_bounded_and_counts_what_it_dropped(opened):
     first, second = store.mirrored_subscriptions()
     assert (first.dropped, second.dropped) == (20 - len(left), 0)
     assert store.status()["mirror_dropped"] == 20 - len(left)
+    write(store, DroppedTold("n2"))
+    assert store.mirrored_subscriptions("n1")[0].dropped == 20 - len(left)
+    write(store, DroppedTold("n1"))
+    assert store.mirrored_subscriptions("n1")[0].dropped == 0
     write(store, ReleaseEvents("n1", tuple(name for name, _ in left)))
     for number in range(5):
         write(store, RetainEvent("n1", event(f"f{number}", bytes(1_000)), ("d",), BEGIN_MS))

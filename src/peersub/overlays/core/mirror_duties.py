@@ -33,7 +33,14 @@ from peersub.overlays.core.mirror_messages import (
 )
 from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
-from peersub.overlays.core.mirror_tasks import LetGo, LookAfter, ReleaseRetained, RetainEvents
+from peersub.overlays.core.mirror_tasks import (
+    ForgetDropped,
+    LetGo,
+    LookAfter,
+    ReadDropped,
+    ReleaseRetained,
+    RetainEvents,
+)
 from peersub.overlays.core.mirror_walks import WalkKey, Walks
 from peersub.overlays.core.mirror_wards import Duty, Mirrored, Ward
 
@@ -166,7 +173,9 @@ class MirrorSide:
         ward = self._homes.get(home)
         if ward is None:
             return
-        ward.away_ms = None
+        if ward.stores:
+            self._emit(MirrorWork(ReadDropped(home, ward.away_ms or now_ms)))
+        ward.away_ms, ward.back_ms = None, now_ms
         ward.pause_ms = ward.dial_ms = 0
         if ward.mark and self._links.counts_copies(home):
             self._send(home, MirrorWitness(ward.mark, ()))
@@ -183,6 +192,9 @@ class MirrorSide:
         ward = self._homes.get(home)
         if ward is not None and ward.away_ms is None:
             ward.away_ms = now_ms
+            if ward.stores and ward.back_ms is None:
+                # While it was there it had all of them itself.
+                self._emit(MirrorWork(ForgetDropped(home)))
             for node in (*ward.holders, *ward.witnesses):
                 if node not in self._links and node != self._me:
                     self._emit(Connect(node))
@@ -493,10 +505,15 @@ class MirrorSide:
 
     def _note_told(self, now_ms: int) -> None:
         """Forget what a home was told, once it has been there for long enough to have noted it."""
+        before_ms = now_ms - TOLD_TICKS * self._settings.tick_ms
         for home, ward in self._homes.items():
-            is_told = ward.told_ms is not None and home in self._links
-            if is_told and now_ms - (ward.told_ms or 0) >= TOLD_TICKS * self._settings.tick_ms:
+            if ward.back_ms is None or ward.back_ms > before_ms or home not in self._links:
+                continue
+            ward.back_ms = None
+            if ward.told_ms is not None:
                 self._note_suspended(home, ward, None)
+            if ward.stores:
+                self._emit(MirrorWork(ForgetDropped(home)))
 
     def _forget_unseen(self, now_ms: int) -> None:
         """Give up homes that are linked no more to this node, which only is a reserve."""

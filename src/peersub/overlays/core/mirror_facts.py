@@ -16,6 +16,7 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.row_sets import NamedSets, numbers_in
 
 __all__ = [
+    "DroppedRead",
     "DurableEnded",
     "DurableKept",
     "DurableServed",
@@ -75,6 +76,15 @@ class LookedAfter:
 
     home: str
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRead:
+    """Events for these of a home were cut off here since then."""
+
+    home: str
+    names: tuple[str, ...]
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +242,7 @@ MirrorFact: TypeAlias = (
     | DurableServed
     | DurableTaken
     | LookedAfter
+    | DroppedRead
     | OverlayServes
     | OverlayDelivered
     | SecureAsked

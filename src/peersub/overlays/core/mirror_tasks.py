@@ -14,11 +14,13 @@ from peersub.overlays.core.mirror_messages import MirrorCopy, MirrorHolds, Named
 
 __all__ = [
     "CheckHeld",
+    "ForgetDropped",
     "LetGo",
     "LookAfter",
     "MirrorTask",
     "NameLoss",
     "NoteGap",
+    "ReadDropped",
     "ReadHeld",
     "ReadMark",
     "RecreateDurables",
@@ -84,6 +86,21 @@ class LetGo:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadDropped:
+    """See for which of a home events were cut off, for want of room; `DroppedRead` follows."""
+
+    home: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDropped:
+    """The home was told of those, or has them itself: count anew."""
+
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
 class RetainEvents:
     """Store events for subscriptions of a home, which may be this node; `EventsRetained` follows.
 
@@ -133,6 +150,8 @@ MirrorTask: TypeAlias = (
     | ReadMark
     | LookAfter
     | LetGo
+    | ReadDropped
+    | ForgetDropped
     | RetainEvents
     | ReleaseRetained
     | ReadHeld

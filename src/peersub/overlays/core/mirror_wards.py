@@ -64,6 +64,8 @@ class Ward:
     unwatched_ms: int | None = None
     """Since when perhaps nobody watched, until publishers have been asked to replay."""
     away_ms: int | None = None
+    back_ms: int | None = None
+    """Since when the home is back, until it has surely noted what it was told."""
     unseen_ms: int | None = None
     """Since when a reserve has no link to the home."""
     suspended_ms: int | None = None

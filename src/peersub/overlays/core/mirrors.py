@@ -56,6 +56,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_copies import Copies, Group
 from peersub.overlays.core.mirror_duties import Mirrored, MirrorSide
 from peersub.overlays.core.mirror_facts import (
+    DroppedRead,
     DurableEnded,
     DurableKept,
     DurableServed,
@@ -405,6 +406,9 @@ class MirrorPeer:
                 self.home.taken(name, event_ids)
             case LookedAfter(home, names):
                 self.duties.looked_after(home, names)
+            case DroppedRead(home, names, since_ms):
+                if names:
+                    self._send(home, MirrorSuspended(names, since_ms))
             case OverlayServes(subscription):
                 self.duties.served(subscription)
             case OverlayDelivered(event):

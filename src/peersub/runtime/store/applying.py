@@ -71,6 +71,7 @@ class Applier:
             kinds.CommitsLost: self._begin_epoch,
             kinds.MirrorStored: self.mirror.add,
             kinds.MirrorRemoved: self.mirror.remove,
+            kinds.DroppedTold: self.mirror.forget_dropped,
             kinds.RetainEvent: self.mirror.retain,
             kinds.RetainBatch: self.mirror.retain_batch,
             kinds.ReleaseEvents: self.mirror.release,

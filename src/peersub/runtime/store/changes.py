@@ -25,6 +25,7 @@ __all__ = [
     "DurableRemoved",
     "DurableStored",
     "KeepRecord",
+    "DroppedTold",
     "GapNoted",
     "LossesTold",
     "MirrorRemoved",
@@ -155,6 +156,13 @@ class MirrorRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedTold:
+    """The home knows which events were cut off: count anew."""
+
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
 class RetainEvent:
     """Keep an event for these subscriptions of another node until it is released.
 
@@ -234,6 +242,7 @@ Change: TypeAlias = (
     | CommitsLost
     | MirrorStored
     | MirrorRemoved
+    | DroppedTold
     | RetainEvent
     | RetainBatch
     | ReleaseEvents

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from peersub.runtime.store.changes import (
+    DroppedTold,
     MirrorRemoved,
     MirrorStored,
     ReleaseEvents,
@@ -101,6 +102,12 @@ class Mirror:
         names -= gone
         if gone:
             self._take_out("home = ?", (home,), gone)
+
+    def forget_dropped(self, change: DroppedTold) -> None:
+        """The home was told of what its subscriptions lost here."""
+        self._connection.execute(
+            "UPDATE mirrored SET dropped = 0 WHERE home = ? AND dropped", (change.home,)
+        )
 
     # --- events --------------------------------------------------------------------------------
 
