@@ -14,6 +14,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import Publish, Received, Subscribe, Timer, TimerFired
 from peersub.overlays.core.effects import Connect, Deliver, Drop, Persist, Send, SetTimer
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.mirror_messages import KeptRows
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import BatchStored, EventStored
 from peersub.overlays.routing.messages import Entry, FilterUpdate, Notify, NotifyBatch
@@ -116,6 +117,10 @@ def test_fields_with_their_default_are_left_out():
         "delay_ms": 500,
     }
     assert plain_form(TimerFired(Timer("x"))) == {"kind": "timer-fired", "timer": {"purpose": "x"}}
+
+
+def test_the_name_of_a_batch_is_no_batch():
+    assert plain_form(KeptRows("b", ())) == {"kind": "kept-rows", "batch": "b", "rows": []}
 
 
 def test_a_stored_event_is_its_identifier():

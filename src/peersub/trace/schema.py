@@ -380,10 +380,11 @@ def _dataclass_form(kind: type) -> Callable[[Any], Any]:
             item = getattr(value, field_name)
             if default is not MISSING and item == default:
                 continue
-            if field_name in ("publication", "batch"):
-                shown.update(plain_form(item))
+            lent = form_of(item)
+            if field_name in ("publication", "batch") and isinstance(lent, dict):
+                shown.update(lent)
             else:
-                shown[field_name] = form_of(item)
+                shown[field_name] = lent
         return shown
 
     return form

@@ -67,7 +67,7 @@ SAFE_BYTES_MAX: Final = 16 * 1_024 * 1_024
 EARLY_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Of what others have said to hold, and that did not come here yet."""
 ASKED_MAX: Final = 3
-"""How often a leader is sent an event that it says nothing about before it is none."""
+"""How often a leader or a holder is sent an event that it says nothing about before it is none."""
 PUSH_MS_MAX: Final = 8_000
 """The longest pause before an event that is not safe is sent again."""
 PUSHED_AT_ONCE: Final = 512
@@ -97,7 +97,7 @@ class Group(NamedTuple):
     copies: int = 1
     """Disks on which an event must be."""
     asked_max: int = ASKED_MAX
-    """How often a leader is asked that says nothing."""
+    """How often one is asked that says nothing."""
     former: frozenset[str] = frozenset()
     """Nodes that may forget what they hold at any time."""
 
@@ -127,7 +127,7 @@ class _Open:
     askers: dict[str, int] = field(default_factory=dict)
     """Nodes that sent rows here, and wait for an answer."""
     asked: dict[str, int] = field(default_factory=dict)
-    """How often they were sent to a leader, which has not answered."""
+    """How often they were sent to a leader or a holder, which has not answered."""
 
     @property
     def rows(self) -> int:
@@ -474,16 +474,28 @@ class Copies:
             has_room = True
             for node in group.holders:
                 what = known.missing_at(node)
-                has_room = self._push(home, known, node, what, slice_) and has_room
+                has_room = self._push_to(home, known, node, what, group, slice_) and has_room
             return has_room
-        leader = group.leader
-        if known.asked.get(leader, 0) >= group.asked_max and leader != home:
-            self._forget(home, leader)
-        elif not self._push(home, known, leader, known.wanted, slice_):
+        return self._push_to(home, known, group.leader, known.wanted, group, slice_)
+
+    def _push_to(
+        self,
+        home: str,
+        known: _Open,
+        node: str,
+        what: NamedSets,
+        group: Group,
+        slice_: _Slice,
+    ) -> bool:
+        """Send a leader or a holder some events; who never says anything about them is none."""
+        if not what:
+            return True
+        if known.asked.get(node, 0) >= group.asked_max and node != home:
+            self._forget(home, node)
+        elif not self._push(home, known, node, what, slice_):
             return False
         else:
-            # It says nothing about them so far.
-            known.asked[leader] = known.asked.get(leader, 0) + 1
+            known.asked[node] = known.asked.get(node, 0) + 1
         return True
 
     def _push(self, home: str, known: _Open, node: str, what: NamedSets, slice_: _Slice) -> bool:

@@ -54,6 +54,10 @@ MEMBERS_MAX: Final = 16
 """Other nodes that hold for a home, as far as they are known here."""
 
 
+def _others(nodes: tuple[str, ...], node: str) -> tuple[str, ...]:
+    return tuple([each for each in nodes if each != node])
+
+
 class MirrorSide:
     """The homes that a node looks after; `known` ones it did before it started again."""
 
@@ -98,7 +102,7 @@ class MirrorSide:
         ward = self._homes.get(home)
         if ward is None:
             return False
-        return node in (home, ward.recruiter, *ward.holders, *ward.witnesses)
+        return node in (home, ward.recruiter, *ward.holders, *ward.witnesses, *ward.silent)
 
     def place(self, subscription: str) -> tuple[str, str] | None:
         """The home and the name there of a subscription in the overlay."""
@@ -144,21 +148,27 @@ class MirrorSide:
         asked_max = 1 if ward.is_let_go else ASKED_MAX
         return Group(leader, ward.stores, holders, others, copies, asked_max)
 
-    def meet(self, home: str, node: str) -> None:
+    def meet(self, home: str, node: str, *, holds: bool) -> None:
         """A node speaks of the copies of a home: it helps it, too, whoever has asked it to.
 
-        After faults there may be several groups that do not know of each other.
+        After faults there may be several groups that do not know of each other. One that was silent
+        is asked again only if it `holds`: one that was let go asks as well, and leads nobody.
         """
         ward = self._homes.get(home)
-        if ward is not None and node != home and not self.belongs(home, node):
+        if ward is None or node == home:
+            return
+        if holds:
+            ward.silent = _others(ward.silent, node)
+        if not self.belongs(home, node):
             ward.holders = (*ward.holders[1 - MEMBERS_MAX :], node)
 
     def forget_member(self, home: str, node: str) -> None:
-        """A node that was told to look after the home does not."""
+        """A node that was told to look after the home does not; it may go on asking."""
         ward = self._homes.get(home)
         if ward is not None:
-            ward.holders = tuple(each for each in ward.holders if each != node)
-            ward.witnesses = tuple(each for each in ward.witnesses if each != node)
+            ward.holders = _others(ward.holders, node)
+            ward.witnesses = _others(ward.witnesses, node)
+            ward.silent = (*_others(ward.silent, node)[1 - MEMBERS_MAX :], node)
 
     # --- links ---------------------------------------------------------------------------------
 
@@ -227,7 +237,7 @@ class MirrorSide:
         ward.counts, ward.recruiter = True, node
         if node == home:
             ward.mark = message.epoch
-        ward.holders, ward.witnesses = message.holders, message.witnesses
+        ward.holders, ward.witnesses, ward.silent = message.holders, message.witnesses, ()
         is_member = message.stores or self._me in message.witnesses
         self._set_reserve(home, ward, not is_member and not ward.stores, now_ms)
         if message.stores and not ward.stores:
@@ -455,6 +465,8 @@ class MirrorSide:
         if recruits or (ward.holders, ward.witnesses) != told:
             # Who is away and was told to hold says so to the home when both are back.
             ward.holders, ward.witnesses = told
+            for node in recruits:
+                ward.silent = _others(ward.silent, node)
             self._tell_group(home, ward, recruits)
         for node in recruits:
             if node in holders:

@@ -51,6 +51,8 @@ class Ward:
     holders: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = ()
     """The helpers of the home, this node included, as last told."""
+    silent: tuple[str, ...] = ()
+    """Nodes that were taken for helpers and said nothing of the events that they were sent."""
     recruiter: str = ""
     """Who is to hear what is ready: the home, or who stands in for it."""
     is_reserve: bool = False

@@ -307,7 +307,8 @@ class MirrorPeer:
     def _on_message(self, peer: PeerId, message: Message, now_ms: int) -> None:
         node, home, duties = peer.node, self.home, self.duties
         if isinstance(message, _ABOUT_COPIES):
-            duties.meet(message.home, node)
+            holds = isinstance(message, MirrorKept | MirrorRowsKept)
+            duties.meet(message.home, node, holds=holds)
         match message:
             case MirrorKept() | MirrorRowsKept():
                 if self._concerns(node, message.home):
