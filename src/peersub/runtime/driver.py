@@ -24,6 +24,7 @@ from peersub.overlays.core.causes import (
     PeerInDoubt,
     PeerLost,
     Persisted,
+    PersistFailed,
     Received,
     Timer,
     TimerFired,
@@ -56,6 +57,7 @@ from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.connection import Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.logs import NodeLog
+from peersub.runtime.record_keeping import OnPersisted
 from peersub.runtime.transport import Transport
 
 __all__ = ["Driver", "Outside"]
@@ -91,8 +93,8 @@ class Outside(Protocol):
         """A publication has ended."""
         ...
 
-    def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
-        """Keep the records; `then(True)` on the loop's thread when they are on disk."""
+    def persist(self, records: Sequence[tuple[int, Record]], then: OnPersisted) -> None:
+        """Keep the records; `then` runs for each, on the loop's thread."""
         ...
 
     def on_mirror_work(self, task: MirrorTask) -> None:
@@ -233,10 +235,8 @@ class Driver:
         self._persist_planned = False
         records, self._records = self._records, []
 
-        def then(is_on_disk: bool) -> None:
-            if is_on_disk:
-                for token, _ in records:
-                    self.tell(Persisted(token))
+        def then(token: int, refusal: str | None) -> None:
+            self.tell(Persisted(token) if refusal is None else PersistFailed(token, refusal))
 
         self._outside.persist(records, then)
 

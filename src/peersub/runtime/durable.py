@@ -20,29 +20,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
 from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.effects import Deliver, DeliverBatch
-from peersub.overlays.core.event_keys import event_id_of
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import (
-    BatchHandedOver,
-    BatchStored,
     DurableSubscriptionStored,
-    EventHandedOver,
-    EventStored,
-    IdentityStored,
-    NeighboursStored,
     Record,
 )
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
 from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
 from peersub.runtime.limits import DEFAULT_LIMITS
+from peersub.runtime.logs import NodeLog
+from peersub.runtime.record_keeping import OnPersisted, RecordKeeping
 from peersub.runtime.since import parse_since
 from peersub.runtime.sinks import (
     DurableOptions,
@@ -67,7 +62,6 @@ from peersub.runtime.store.changes import (
     DurableAbandoned,
     DurableRemoved,
     DurableStored,
-    KeepRecord,
     LossesTold,
     MoveCursor,
 )
@@ -76,6 +70,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["DurableSubscriptions"]
+
+_log = NodeLog(__name__)
 
 UNACKNOWLEDGED_MAX: Final = 4_096
 """Events that a consumer was given and has not acknowledged."""
@@ -168,8 +164,7 @@ class DurableSubscriptions:
         self._now_ms = now_ms
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._kept: set[str] = set()
-        """Events on disk that were not handed over; bounded by the unfinished tasks of the node."""
+        self._records = RecordKeeping(self.__contains__, self.submit, self._loop)
         self._is_ended = False
         store.on_cut = self._on_cut
         self._rules = rules or OpenDurables()
@@ -525,56 +520,23 @@ class DurableSubscriptions:
 
     # --- what the protocol persists ------------------------------------------------------------
 
-    def persist(self, records: Sequence[Record], then: Callable[[bool], None]) -> None:
-        """Keep what of the records needs a disk; `then(True)` when it is there."""
-        changes = [change for record in records for change in self._changes(record)]
-        if changes:
-            self.submit(changes, lambda: then(True))
-        else:
-            self._loop.call_soon(then, True)
-
-    def _changes(self, record: Record) -> Iterator[Change]:
-        match record:
-            case IdentityStored() | NeighboursStored():
-                yield KeepRecord(record)
-            case EventStored(publication, names):
-                if any(name in self._durables for name in names):
-                    self._kept.add(publication.name)
-                    yield KeepRecord(record)
-            case EventHandedOver(event_id):
-                if event_id in self._kept:
-                    self._kept.discard(event_id)
-                    yield KeepRecord(record)
-            case BatchStored():
-                for stored in self._stored_of_batch(record):
-                    yield from self._changes(stored)
-            case BatchHandedOver(batch_id, numbers):
-                for number in numbers:
-                    event_id = event_id_of(batch_id, number)
-                    if event_id in self._kept:
-                        self._kept.discard(event_id)
-                        yield KeepRecord(EventHandedOver(event_id))
-            case _:
-                pass
-
-    def _stored_of_batch(self, record: BatchStored) -> Iterator[EventStored]:
-        """The events of a batch that durable subscriptions want, one by one."""
-        names_of: dict[int, list[str]] = {}
-        for name, numbers in record.wanted:
-            if name in self._durables:
-                for number in numbers:
-                    names_of.setdefault(number, []).append(name)
-        if not names_of:
-            return
-        batch = record.batch
-        for number, event in zip(batch.numbers.tolist(), batch.publications(), strict=True):
-            if number in names_of:
-                yield EventStored(event, tuple(names_of[number]), record.at_ms, record.hops)
+    def persist(self, records: Sequence[tuple[int, Record]], then: OnPersisted) -> None:
+        """Keep what of the records needs a disk (`record_keeping`)."""
+        self._records.persist(records, then)
 
     # --- the disk ------------------------------------------------------------------------------
 
-    def submit(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
-        """Write changes; `then` runs on the loop's thread when they are on disk."""
+    def submit(
+        self,
+        changes: Sequence[Change],
+        then: Callable[[], None] | None = None,
+        refused: Callable[[str], None] | None = None,
+    ) -> None:
+        """Write changes; `then` runs on the loop's thread when they are on disk.
+
+        A disk that is full or slow is asked again. What it will never take is logged, and `refused`
+        hears why.
+        """
 
         def on_done(failure: StoreFailure | None) -> None:
             if not self._loop.is_closed():
@@ -587,8 +549,10 @@ class DurableSubscriptions:
                 return
             self._counters.add(f"the disk refused: {failure.kind.value}")
             if failure.kind in (FailureKind.INVALID, FailureKind.BOUND):
-                return
-            if not self._is_ended:
-                self._loop.call_later(RETRY_S, self.submit, changes, then)
+                _log.warning("the disk refused: %s", failure.reason)
+                if refused is not None:
+                    refused(failure.reason)
+            elif not self._is_ended:
+                self._loop.call_later(RETRY_S, self.submit, changes, then, refused)
 
         self._store.submit(changes, on_done)

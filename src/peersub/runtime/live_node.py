@@ -53,6 +53,7 @@ from peersub.runtime.logs import NodeLog
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.open_publications import OnEnded, OpenPublications
 from peersub.runtime.pace import LoopMonitor
+from peersub.runtime.record_keeping import OnPersisted
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, DurableRules, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
@@ -565,10 +566,10 @@ class LiveNode:
         """A publication has ended."""
         self._publications.end(name, failure)
 
-    def persist(self, records: Sequence[tuple[int, Record]], then: Callable[[bool], None]) -> None:
+    def persist(self, records: Sequence[tuple[int, Record]], then: OnPersisted) -> None:
         """Keep the records, as far as they are to outlive the node."""
         assert self._durables is not None
-        self._durables.persist([record for _, record in records], then)
+        self._durables.persist(records, then)
 
     def on_mirror_work(self, task: MirrorTask) -> None:
         """The mirror peer needs the disk, or a durable subscription."""

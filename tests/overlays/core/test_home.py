@@ -76,6 +76,32 @@ def test_an_acknowledged_event_is_handed_over_only_once_it_is_on_disk():
     assert driver.records[-1] == EventHandedOver("e")
 
 
+def test_an_event_that_the_disk_refuses_fails_and_is_new_when_it_comes_again():
+    driver = _Driver()
+    driver.home.subscribe("s", Filter("a >= 0"))
+    driver.sync()
+    batch = batch_of([{"a": 1}, {"a": 2}], delivery=Delivery.AT_LEAST_ONCE)
+    wanted = (("s", np.array([0, 1])),)
+
+    def ask(done: list[str]) -> None:
+        then, failed = lambda: done.append("stored"), done.append
+        assert driver.home.store(_event("e", a=1), 2, 0, then, failed)
+        assert driver.home.store(_event("x/3", a=1), 2, 0, then, failed)
+        assert driver.home.store_batch(batch, wanted, 2, 0, then, failed)
+
+    first: list[str] = []
+    ask(first)
+    for effect in driver.effects[driver.synced :]:
+        assert isinstance(effect, Persist)
+        driver.home.on_persist_failed(effect.token, "no room")
+    driver.synced = len(driver.effects)
+    assert first == ["no room"] * 3 and driver.delivered == []
+    again: list[str] = []
+    ask(again)
+    driver.sync()
+    assert again == ["stored"] * 3
+
+
 def test_who_repeats_an_event_waits_for_the_same_disk_and_then_for_nothing():
     driver = _Driver()
     driver.home.subscribe("s", Filter("a = 1"))

@@ -7,10 +7,11 @@ from typing import Any
 
 from peersub.filters import Filter
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import EventHandedOver, EventStored, IdentityStored, Record
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.sinks import DurableOptions
-from peersub.runtime.store import MemoryStore
+from peersub.runtime.store import MemoryStore, StoreSettings
 from peersub.runtime.store.changes import AppendToLog
 from peersub.wire import sealed
 from runtime.live_network import until
@@ -121,6 +122,34 @@ def test_nobody_acknowledges_more_than_was_given():
             durables.acknowledge("d", 2**100)  # No disk holds such a number.
             durables.detach("d")
             durables.attach("d", WANTED, second, DurableOptions(), lambda _: None)
+        durables.end("over")
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_a_record_that_the_disk_refuses_is_reported_and_stalls_no_other():
+    async def story() -> None:
+        settings = StoreSettings(kept_events_max=1)
+        store = MemoryStore(settings, now_ms=lambda: 0)
+        durables = DurableSubscriptions(store, lambda: 0, Counters())
+        durables.recreate("d", WANTED, lambda _: None)
+        answers: dict[int, str | None] = {}
+
+        def persist(*records: tuple[int, Record]) -> None:
+            durables.persist(records, lambda token, refusal: answers.update({token: refusal}))
+
+        def stored(name: str) -> EventStored:
+            return EventStored(sealed(Publication(name, {"a": 1})), ("d",), 0)
+
+        persist((1, stored("e1")), (2, stored("e2")), (3, IdentityStored(b"me")))
+        await until(lambda: len(answers) == 3, "all are answered")
+        assert answers[1] is None and answers[3] is None
+        assert "wait to be handed over already" in (answers[2] or "")
+        persist((4, EventHandedOver("e1")))
+        persist((5, stored("e2")))
+        await until(lambda: len(answers) == 5, "there is room again")
+        assert answers[4] is None and answers[5] is None
         durables.end("over")
         store.close()
 

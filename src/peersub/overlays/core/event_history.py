@@ -201,15 +201,35 @@ class EventHistory:
         seen = self._batches.get(batch.key[:PREFIX_BYTES])
         return seen is not None and len(seen.flags) >= batch.total
 
+    def discard(self, key: bytes) -> None:
+        """An event was not taken after all: it is new when it comes again. Its room stays taken."""
+        if key[PREFIX_BYTES] >= _NO_NUMBER:
+            bucket = self._buckets.get(hash(key) & _BUCKET_MASK)
+            at = -1 if bucket is None else self._find(bucket, key[:8])
+            if bucket is not None and at >= 0:
+                bucket[at : at + 8] = bytes(8)
+            return
+        seen, number = self._batches.get(key[:PREFIX_BYTES]), number_of(key) or 0
+        if seen is not None and number < len(seen.flags):
+            seen.flags[number] = 0
+        elif seen is not None and number in seen.alone:
+            seen.alone.remove(number)
+            self._used -= EVENT_BYTES
+            self._give_back(EVENT_BYTES, seen.source)
+
     def _has(self, bucket: bytearray, tag: bytes) -> bool:
         """Whether a bucket holds the tag in a slice that is not forgotten."""
         first, count = self._first, len(self._slices)
         while bucket and ((bucket[8] << 8 | bucket[9]) - first) & _SLICE_MASK >= count:
             del bucket[:EVENT_BYTES]  # Those that came first stand first.
+        return self._find(bucket, tag) >= 0
+
+    def _find(self, bucket: bytearray, tag: bytes) -> int:
+        """Where the entry with a tag begins; less than 0 if there is none."""
         at = bucket.find(tag)
         while at > 0 and at % EVENT_BYTES:
             at = bucket.find(tag, at + 1)
-        return at >= 0
+        return at
 
     # --- forgetting ----------------------------------------------------------------------------
 

@@ -314,8 +314,14 @@ class Home:
             return True
         self._stored.add(key, now_ms, source)
         record = EventStored(publication, wanting, now_ms, hops)
-        self.persist(record, lambda: self._on_stored(key))
+        self.persist(record, lambda: self._on_stored(key), lambda why: self._on_refused(key, why))
         return True
+
+    def _on_refused(self, key: bytes, reason: str) -> None:
+        """The disk does not take an event: whoever publishes it again tries anew."""
+        storing = self._storing.pop(key)
+        self._stored.discard(key)
+        _tell_failure(storing.waiting, reason)
 
     def _waiting_for_batch(self, key: bytes) -> list[_Waiting] | None:
         """Who waits for the batch that brings this event to disk; None if it is there."""
@@ -356,9 +362,7 @@ class Home:
 
         def failed(reason: str) -> None:
             end()
-            for each in waiting:
-                if each.failed is not None:
-                    each.failed(reason)
+            _tell_failure(waiting, reason)
 
         if events:
             self._tokens += 1
@@ -454,7 +458,14 @@ class Home:
         self._storing_batches.append(storing)
         numbers = tuple((name, tuple(part.numbers[its].tolist())) for name, its in named)
         record = BatchStored(part, numbers, now_ms, hops)
-        self.persist(record, lambda: self._on_batch_stored(storing))
+
+        def refused(reason: str) -> None:
+            self._storing_batches.remove(storing)
+            for key in storing.batch.row_keys():
+                self._stored.discard(key)
+            _tell_failure(storing.waiting, reason)
+
+        self.persist(record, lambda: self._on_batch_stored(storing), refused)
         return storing
 
     def _on_batch_stored(self, storing: _StoringBatch) -> None:
@@ -478,11 +489,18 @@ class Home:
 
     # --- the disk ------------------------------------------------------------------------------
 
-    def persist(self, record: Record, then: Callable[[], None] | None = None) -> None:
-        """Ask for a record to be kept; `then` runs when it is."""
+    def persist(
+        self,
+        record: Record,
+        then: Callable[[], None] | None = None,
+        refused: Callable[[str], None] | None = None,
+    ) -> None:
+        """Ask for a record to be kept; `then` runs when it is, `refused` when it never will be."""
         self._tokens += 1
         if then is not None:
             self._then[self._tokens] = then
+        if refused is not None:
+            self._failed[self._tokens] = refused
         self._emit(Persist(self._tokens, record))
 
     def on_persisted(self, token: int) -> None:
@@ -493,7 +511,7 @@ class Home:
             then()
 
     def on_persist_failed(self, token: int, reason: str) -> None:
-        """Events are not on enough disks in time; whoever publishes them again may wait again."""
+        """Events are not on enough disks in time, or refused; they may be published again."""
         self._then.pop(token, None)
         failed = self._failed.pop(token, None)
         if failed is not None:
@@ -533,6 +551,12 @@ class Home:
         key, event_id = split_name(name)
         if key is None:
             self._former.add(key_of_id(event_id), at_ms)
+
+
+def _tell_failure(waiting: Iterable[_Waiting], reason: str) -> None:
+    for each in waiting:
+        if each.failed is not None:
+            each.failed(reason)
 
 
 def _conjunctions_of(wanted: Filter) -> int:

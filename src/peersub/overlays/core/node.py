@@ -25,6 +25,7 @@ disk tokens of slots other than 0 are marked on their way out, and unmarked on t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from peersub.overlays.core.arrivals import LINK_MESSAGES, Arrivals
@@ -37,6 +38,7 @@ from peersub.overlays.core.causes import (
     PeerInDoubt,
     PeerLost,
     Persisted,
+    PersistFailed,
     Received,
     Timer,
     TimerFired,
@@ -158,9 +160,9 @@ class Node:
             links.doubts.silent(cause.peer.node)
         elif isinstance(cause, PeerHeard):
             links.doubts.heard(cause.peer.node)
-        elif isinstance(cause, Persisted) and cause.token < 0:
+        elif isinstance(cause, Persisted | PersistFailed) and cause.token < 0:
             token, marked = divmod(-cause.token, SLOTS_MAX)
-            self._tell(marked, Persisted(token))
+            self._tell(marked, replace(cause, token=token))
         else:
             self._tell(slot, cause)
         if links.causes:
