@@ -12,20 +12,22 @@ from peersub.client import SubscriptionEndedError
 from peersub.filters import Filter
 from peersub.filters.price import FILTER_PRICE_MAX
 from peersub.filters.widened import UnreadFilter
+from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
 from peersub.runtime.filter_budget import FilterBudget
-from peersub.runtime.pace import BURST_S, LoopMonitor, Pace
 from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
-from peersub.wire import FrameDecoder, encode
+from peersub.runtime.turns import LoopMonitor, Turns
+from peersub.wire import FrameDecoder, encode, sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
     ClientHello,
+    PublishWanted,
     StateWanted,
     SubscribeWanted,
     SubscriptionState,
@@ -250,57 +252,131 @@ class Taking:
     def on_relieved(self, connection): ...
 
 
-def paced_connection(pace=None):
+def connection_with(turns=None, *, in_order=True):
     connection = Connection(Taking(), ConnectionSettings(), Counters(), lambda: 0)
     connection.connection_made(Stopping())
     connection.trust()
-    connection.pace = pace
+    if turns is not None:
+        connection.read_in_turns(turns, in_order=in_order)
     return connection, connection.handler, connection._transport
+
+
+class Asked:
+    """Turns that come when the test says so."""
+
+    def __init__(self):
+        self.works = []
+        self.ask = self.works.append
+
+    def give_way(self): ...
+
+    def come(self):
+        """One part of the work that was asked for."""
+        self.works.pop(0)()
+
+
+def three_around_a_filter():
+    filters = [encode(SubscribeWanted(2, DEAR)), encode(StateWanted(3))]
+    return b"".join([encode(StateWanted(1)), *filters])
 
 
 @on_loop
 async def test_filters_wait_for_their_turn_and_what_follows_waits_behind_them():
-    clock = [0.0]
-    pace = Pace(lambda: clock[0])
-    connection, handler, transport = paced_connection(pace)
-    pace.spend(2 * BURST_S)
-    data = b"".join(
-        [
-            encode(StateWanted(1)),
-            encode(SubscribeWanted(2, DEAR)),
-            encode(StateWanted(3)),
-        ]
-    )
-    connection.data_received(data)
-    assert handler.groups == [[1]] and transport.is_paused
+    turns = Asked()
+    connection, handler, _ = connection_with(turns)
+    connection.data_received(three_around_a_filter())
     connection.data_received(encode(StateWanted(4)))
     await settle()
     assert handler.groups == [[1]]
-    clock[0] = 10.0
-    await until(lambda: sum(map(len, handler.groups)) == 4)
-    assert [number for group in handler.groups for number in group] == [1, 2, 3, 4]
+    turns.come()
+    connection.data_received(encode(StateWanted(5)))
+    assert handler.groups == [[1]], "read in one part of the work, and handled in the next"
+    while turns.works:
+        turns.come()
+    assert handler.groups == [[1], [2], [3], [4], [5]]
+
+
+@on_loop
+async def test_events_overtake_filters_of_another_node_and_nothing_else_does():
+    turns = Asked()
+    connection, handler, _ = connection_with(turns, in_order=False)
+    connection.data_received(three_around_a_filter())
+    connection.data_received(encode(PublishWanted(sealed(Publication("e", {"a": 1})), 4)))
+    assert handler.groups == [[1], [4]]
+    while turns.works:
+        turns.come()
+    assert handler.groups == [[1], [4], [2], [3]]
+
+
+@on_loop
+async def test_what_waits_for_its_turn_is_bounded(monkeypatch):
+    monkeypatch.setattr("peersub.runtime.connection.ORDERED_BYTES_MAX", 100)
+    turns = Asked()
+    connection, handler, transport = connection_with(turns)
+    wanted = [SubscribeWanted(n, Filter(f"a = {n}")) for n in range(5)]
+    connection.data_received(b"".join(map(encode, wanted)))
+    assert transport.is_paused, "nothing more is read"
+    connection.pause_reading()
+    turns.come()
+    assert not turns.works and not handler.groups, "nothing is wanted of it"
+    connection.resume_reading()
+    while turns.works:
+        turns.come()
+    assert handler.groups == [[0], [1], [2], [3], [4]]
     assert not transport.is_paused
 
 
 @on_loop
-async def test_a_dear_filter_is_handled_before_the_next_is_read(monkeypatch):
-    monkeypatch.setattr("peersub.runtime.connection.READ_S", -1.0)
-    connection, handler, transport = paced_connection(Pace(lambda: 0.0))
-    spent = []
-    connection.pace.spend = spent.append
+async def test_what_cannot_be_read_ends_a_connection_after_all_before_it(monkeypatch):
+    connection, handler, transport = connection_with(Turns())
     wanted = [SubscribeWanted(n, Filter(f"a = {n}")) for n in range(5)]
     connection.data_received(b"".join(map(encode, wanted)) + bytes(8))
-    assert handler.groups == [] and transport.is_paused, "read in one turn, handled in the next"
+    assert not transport.is_aborted
     await until(lambda: transport.is_aborted)
-    assert handler.groups == [[0], [1], [2], [3], [4]], "and what cannot be read ends it then"
-    assert len(spent) == 10 and all(each >= 0 for each in spent)
+    assert handler.groups == [[0], [1], [2], [3], [4]]
+
+
+@on_loop
+async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
+    loop = asyncio.get_running_loop()
+    clock, rests = [0.0], []
+    turns = Turns(lambda: clock[0])
+    call_later = loop.call_later
+
+    def noted(delay_s, then, *about):
+        if then == turns._next:
+            rests.append(delay_s)
+        return call_later(delay_s, then, *about)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    done = []
+
+    def part():
+        clock[0] += 0.000_2
+        done.append(clock[0])
+        return len(done) % 4 > 0
+
+    turns.ask(part)
+    await until(lambda: len(done) == 4)
+    assert rests == [], "nobody waits"
+    turns.give_way()
+    turns.ask(part)
+    await until(lambda: len(done) == 8)
+    assert [round(rest, 6) for rest in rests] == [0.001_6], "two parts are a slice"
+    turns.ask(part)
+    await until(lambda: len(done) == 12)
+    assert [round(rest, 6) for rest in rests] == [0.001_6] * 3, "also what comes in the meantime"
+    clock[0] += 1.0
+    turns.ask(part)
+    await until(lambda: len(done) == 16)
+    assert len(rests) == 3, "the events are long gone"
 
 
 @on_loop
 async def test_a_long_burst_is_handled_over_several_turns_and_in_order(monkeypatch):
     monkeypatch.setattr("peersub.runtime.connection.READ_S", -1.0)
     monkeypatch.setattr("peersub.runtime.connection.SLICE_S", -1.0)
-    connection, handler, transport = paced_connection()
+    connection, handler, transport = connection_with()
     connection.data_received(b"".join(encode(StateWanted(n)) for n in range(20)))
     assert handler.groups == [[0]] and transport.is_paused
     connection.pause_reading()
@@ -313,7 +389,7 @@ async def test_a_long_burst_is_handled_over_several_turns_and_in_order(monkeypat
 
 @on_loop
 async def test_of_a_stranger_one_message_is_read_at_a_time(monkeypatch):
-    connection, handler, _ = paced_connection()
+    connection, handler, _ = connection_with()
     connection._liveness = None
     connection.data_received(b"".join(encode(StateWanted(n)) for n in range(3)))
     assert handler.groups == [[0], [1], [2]]

@@ -113,7 +113,8 @@ async def test_frames_are_bounded_by_the_rules():
 async def test_a_lost_client_is_forgotten_and_the_transport_hears_of_it():
     here = Gated()
     here.says(ClientHello(CLIENT_VERSION), SubscribeWanted(1, Filter("TRUE"), credit=9))
-    assert list(here.gate.status()["clients"]) == ["client-1"] and here.node.sinks
+    await until(lambda: here.node.sinks)
+    assert list(here.gate.status()["clients"]) == ["client-1"]
     here.connection.connection_lost(None)
     assert here.gate.status()["clients"] == {} and not here.node.sinks
     assert here.handler.closed == ["the other side closed the connection"]
@@ -124,6 +125,7 @@ async def test_a_client_that_reads_nothing_gets_no_more_than_fits():
     here = Gated()
     wanted = SubscribeWanted(1, Filter("TRUE"), queue_max=1_000, credit=1_000)
     here.says(ClientHello(CLIENT_VERSION), wanted)
+    await until(lambda: here.node.sinks)
     body = bytes(100_000)
     for number in range(100):
         here.node.emit_body(number, body)
@@ -166,6 +168,7 @@ async def test_what_waits_on_full_connections_counts_and_who_takes_nothing_makes
     here = Gated()
     budget = here.gate._usages.queued
     here.says(ClientHello(CLIENT_VERSION), SubscribeWanted(1, Filter("TRUE"), credit=10))
+    await until(lambda: here.node.sinks)
     here.node.emit_body(1, bytes(3_000_000))
     await until(lambda: budget.used > 3_000_000)
     here.now_ms += STALLED_MS_MAX + 1

@@ -12,8 +12,8 @@ from peersub.client import NotReadyError
 from peersub.client import session as session_module
 from peersub.client import subscription as subscription_module
 from peersub.overlays.core.publication import Publication
-from peersub.runtime import client_door
-from peersub.runtime.client_door import ClientDoor
+from peersub.runtime import turns as turns_module
+from peersub.runtime.client_door import CHANGES_AT_ONCE, ClientDoor
 from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.turns import Turns
 from peersub.wire import sealed
@@ -29,7 +29,6 @@ from peersub.wire.client_messages import (
 )
 
 MANY = 500
-TURN = client_door.CHANGES_PER_TURN
 
 
 def door_with_phases(node):
@@ -45,7 +44,7 @@ async def test_many_subscriptions_have_their_turns_and_nothing_is_read_meanwhile
     door, connection = door_with_phases(node)
     event = sealed(Publication("e1", {"n": 1}))
     door.on_messages([*map(wanted, range(MANY)), PublishWanted(event, MANY)])
-    assert len(node.sinks) == TURN
+    assert len(node.sinks) == CHANGES_AT_ONCE
     assert connection.is_held
     assert not node.published, "what was said after the subscriptions comes after them"
     door.on_messages([wanted(MANY + 1)])
@@ -71,7 +70,8 @@ async def test_work_that_fails_ends_nobody_elses_turns():
 
 
 @on_loop
-async def test_what_has_become_of_many_is_told_in_few_messages():
+async def test_what_has_become_of_many_is_told_in_few_messages(monkeypatch):
+    monkeypatch.setattr(turns_module, "SLICE_S", 60.0)
     node = FakeNode()
     door, connection = door_with_phases(node)
     door.on_messages([*map(wanted, range(MANY))])
@@ -79,7 +79,7 @@ async def test_what_has_become_of_many_is_told_in_few_messages():
     await settle()
     told = connection.taken(SubscriptionPhases)
     assert connection.taken(SubscriptionState) == []
-    assert len(told) <= MANY // TURN + 1
+    assert len(told) == 2, "of the first, and of all that one slice of time was enough for"
     ready = [n for each in told if each.phase is SubscriptionPhase.READY for n in each.numbers]
     assert sorted(ready) == list(range(MANY))
     door.on_messages([UnsubscribeWanted(number) for number in range(MANY)])
@@ -110,7 +110,7 @@ async def test_the_subscriptions_of_a_lost_client_end_in_turns_and_get_nothing_m
     await settle()
     connection.sent.clear()
     door.on_lost("gone")
-    assert MANY - TURN <= len(node.sinks) < MANY
+    assert len(node.sinks) == MANY - 1
     node.publish([sealed(Publication("e1", {"n": 1}))])
     await until(lambda: not node.sinks)
     await settle()

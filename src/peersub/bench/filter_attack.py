@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from peersub.bench.harness import Say
+from peersub.bench.harness import Say, run_on_second_core
 from peersub.bench.live_network import PATIENCE_S, LiveNetwork
 from peersub.bench.resilience.cluster import WorkerProcess, environment
 from peersub.bench.resilience.judging import Judgement
@@ -38,7 +37,6 @@ publish = true
 subscribe = "(p = 1 OR q = 'k') AND (r > 5 OR s IS NULL)"
 """
 """What the attackers may see, in the trial with permissions."""
-_PIN: Final = "import os, sys; os.sched_setaffinity(0, {%d}); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,35 +103,27 @@ class FilterAttackResult:
         }
 
 
-def _prefix(core: int | None) -> tuple[str, ...]:
-    """What a command begins with that is to run on this core only."""
-    return () if core is None else (sys.executable, "-c", _PIN % core)
-
-
 async def run_filter_attack(settings: FilterAttackSettings, say: Say) -> FilterAttackResult:
     """Attack a node of a live network with filters, and judge what others noticed."""
-    cores = sorted(os.sched_getaffinity(0))
-    is_pinned = len(cores) > 1
-    if is_pinned:
-        os.sched_setaffinity(0, {cores[1]})
-    try:
+    with run_on_second_core() as prefix:
         async with LiveNetwork() as network:
-            trial = _Trial(settings, network, cores[0] if is_pinned else None, say)
-            return await trial.run()
-    finally:
-        os.sched_setaffinity(0, cores)
+            return await _Trial(settings, network, prefix, say).run()
 
 
 class _Trial:
     def __init__(
-        self, settings: FilterAttackSettings, network: LiveNetwork, core: int | None, say: Say
+        self,
+        settings: FilterAttackSettings,
+        network: LiveNetwork,
+        prefix: tuple[str, ...],
+        say: Say,
     ) -> None:
         self.settings = settings
         self.network = network
-        self.prefix = _prefix(core)
+        self.prefix = prefix
         self.say = say
         self.traffic = SteadyTraffic(network, settings.rate)
-        self.result = FilterAttackResult(is_pinned=core is not None)
+        self.result = FilterAttackResult(is_pinned=bool(prefix))
 
     async def run(self) -> FilterAttackResult:
         settings, result, traffic = self.settings, self.result, self.traffic

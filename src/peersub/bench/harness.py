@@ -8,7 +8,10 @@ trial has problems.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -26,12 +29,15 @@ __all__ = [
     "percentiles",
     "plain_table",
     "report",
+    "run_on_second_core",
     "run_trials",
     "stderr_progress",
     "stdout_console",
 ]
 
 PIPED_WIDTH: Final = 110
+
+_PIN: Final = "import os, sys; os.sched_setaffinity(0, {%d}); os.execv(sys.argv[1], sys.argv[1:])"
 
 Say = Callable[[str], None]
 """Takes a line about what happens now."""
@@ -89,6 +95,24 @@ def run_trials(trials: Iterable[Trial[O_co]], say: Say | None = None) -> list[Fi
         outcome = asyncio.run(trial.run(lambda line: tell(f"  {line}")))
         finished.append(Finished(trial, outcome))
     return finished
+
+
+@contextmanager
+def run_on_second_core() -> Iterator[tuple[str, ...]]:
+    """Let this process, and those that it starts, use the second core only, until the end.
+
+    Yields what a command begins with that is to use the first core; nothing where there is but one,
+    and everybody shares it.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        yield ()
+        return
+    os.sched_setaffinity(0, {cores[1]})
+    try:
+        yield (sys.executable, "-c", _PIN % cores[0])
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def report(

@@ -219,7 +219,8 @@ def bench_subscribe(
 ) -> int:
     """Let clients subscribe by thousands: what does it cost, and what do others notice?
 
-    On 2 idle cores all of it takes about a quarter of an hour, with --quick half a minute.
+    Up to 4 nodes, the clients and their node have one core, and the others the second: the latency
+    of events between the others is judged, calm, meanwhile and while subscriptions end.
     """
     from peersub.cli.bench_live_commands import run_bench_subscribe
 

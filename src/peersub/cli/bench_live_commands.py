@@ -207,9 +207,12 @@ def run_bench_subscribe(options: Mapping[str, Any]) -> int:
 def _show_subscribing(finished: Sequence[Finished[SubscribeResult]]) -> Iterator[Table | str]:
     columns = (
         *("count", "ready s", "CPU µs", "client µs", "messages", "bytes", "ended s", "ended µs"),
-        *("p99 calm", "p99 ms", "ratio"),
+        *("calm", "p99 ms", "ratio", "ending", "ratio"),
     )
-    caption = "Per subscription: CPU of all nodes, CPU of the client, messages, bytes per node."
+    caption = (
+        "Per subscription: CPU of all nodes, CPU of the client, messages, bytes per node. p99 of "
+        "events between others: calm, while clients subscribe, and while subscriptions end."
+    )
     table = plain_table("Subscribing", ("network",), columns, caption)
     for each in finished:
         for point in each.outcome.points:
@@ -223,9 +226,11 @@ def _show_subscribing(finished: Sequence[Finished[SubscribeResult]]) -> Iterator
                 f"{point.bytes_per_row:,.0f}",
                 f"{point.ended_s:,.1f}",
                 f"{point.ended_cpu_us:,.0f}",
-                f"{point.calm_ms['p99']:.1f}",
-                f"{point.meanwhile_ms.get('p99', 0):.1f}",
+                f"{point.calm_ms['p99']:.2f}",
+                f"{point.meanwhile_ms.get('p99', 0):.2f}",
                 f"{point.latency_ratio:.1f}",
+                f"{point.ending_ms.get('p99', 0):.2f}",
+                f"{point.ending_ratio:.1f}",
             )
     yield table
     for each in finished:

@@ -5,8 +5,8 @@ for several subscriptions of the client that come in one turn of the loop leave 
 answers about publications are collected in the same way. When the connection is lost, subscriptions
 end, and durable ones are left to go on without their consumer.
 
-A client may ask for thousands of subscriptions at once, and end as many: a turn of the loop takes
-in `CHANGES_PER_TURN` of them, the rest waits in order (`turns`), and no more is read meanwhile.
+A client may ask for thousands of subscriptions at once, and end as many: a few are taken in, the
+rest waits in order for its turns (`turns`), and no more is read meanwhile.
 What has become of them is told for many at once, to clients that say `PHASES`.
 
 Nothing here waits for the client: beyond its credit events queue in bounds (`client_queue`), and
@@ -77,8 +77,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientDoor"]
 
-CHANGES_PER_TURN: Final = 16
-"""Subscriptions of a client that begin or end in one turn of the loop."""
+CHANGES_AT_ONCE: Final = 16
+"""Subscriptions of a client that begin or end before those that follow wait for their turns."""
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
 
@@ -99,7 +99,6 @@ class ClientDoor:
         usage: what the client's identity uses, shared by all of its doors.
         budget: what filters may cost the node, shared by all of its doors.
         status: what the client is told about the node, if more than the node says itself.
-        turns: shared by all doors of a node.
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class ClientDoor:
         usage: Usage | None = None,
         budget: FilterBudget | None = None,
         status: Callable[[], dict[str, Any]] | None = None,
-        turns: Turns | None = None,
     ) -> None:
         self.label = label
         self.client_name = ""
@@ -129,12 +127,9 @@ class ClientDoor:
         self._usage = usage or Usages().connect(connection.identity)
         self._budget = budget or FilterBudget()
         self._status_answers = StatusAnswers(connection, status or node.status)
-        self._turns = turns or Turns()
         self._inbox: deque[Message] = deque()
         """What the client said and had no turn yet."""
         self._is_waiting = False
-        self._ending: deque[str] = deque()
-        """Subscriptions of a client that is gone, which are to end."""
         self._consumers: dict[int, QueuedConsumer] = {}
         self._phases: dict[int, SubscriptionPhase] = {}
         """What is to be told about subscriptions, by their numbers."""
@@ -195,23 +190,22 @@ class ClientDoor:
         if self._is_lost:
             return
         self._inbox.extend(messages)
-        if not self._is_waiting and self._take_some():
+        if not self._is_waiting and self._take_some(CHANGES_AT_ONCE):
             self._is_waiting = True
             self._connection.hold_reading(hold=True)
-            self._turns.ask(self._take_more)
+            Turns.of_running_loop().ask(self._take_more)
 
     def _take_more(self) -> bool:
-        """Take in what fits into a turn; whether more is left."""
-        if self._take_some():
+        """Take in the next that is asked for; whether more is left."""
+        if self._take_some(1):
             return True
         self._is_waiting = False
         if not self._is_lost:
             self._connection.hold_reading(hold=False)
         return False
 
-    def _take_some(self) -> bool:
+    def _take_some(self, changes_left: int) -> bool:
         wanted: list[PublishWanted] = []
-        changes_left = CHANGES_PER_TURN
         while self._inbox and changes_left and not self._is_lost:
             message = self._inbox.popleft()
             if not self._is_greeted:
@@ -271,24 +265,29 @@ class ClientDoor:
             return
         self._is_lost = True
         self._inbox.clear()
-        for consumer in self._consumers.values():
-            if consumer.is_held and not consumer.is_durable:
-                consumer.is_held = False
-                self._ending.append(consumer.name)
-            self._release(consumer)
-            self._usage.subscriptions -= 1
-        self._consumers.clear()
+        self._usage.subscriptions -= len(self._consumers)
         self._outbox.taken()
         self._publications.end()
         self._status_answers.end()
-        if self._end_some():
-            self._turns.ask(self._end_some)
+        for consumer in self.consumers:
+            if consumer.is_durable:
+                # Its next consumer must not wait until the others have ended.
+                self._release(self._consumers.pop(consumer.number))
+            elif consumer.wanted.price.surplus:
+                # Nor must the client, which may be back at once, wait for its budget.
+                self._budget.release(consumer.name)
+            consumer.is_held = False
+            consumer.clear()
+        if self._end_one():
+            Turns.of_running_loop().ask(self._end_one)
 
-    def _end_some(self) -> bool:
-        """End subscriptions that nobody holds any more, as many as fit into a turn."""
-        for _ in range(min(len(self._ending), CHANGES_PER_TURN)):
-            self._node.detach(self._ending.popleft())
-        return bool(self._ending)
+    def _end_one(self) -> bool:
+        """End a subscription that nobody holds any more; whether more are left."""
+        if self._consumers:
+            _, consumer = self._consumers.popitem()
+            self._release(consumer)
+            self._node.detach(consumer.name)
+        return bool(self._consumers)
 
     # --- subscriptions ---------------------------------------------------------------------------
 

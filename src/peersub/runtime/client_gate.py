@@ -28,7 +28,6 @@ from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
 from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.logs import NodeLog
-from peersub.runtime.pace import Pace
 from peersub.runtime.security.identity import PeerIdentity, Role
 from peersub.runtime.security.permissions import Permissions, PermissionsError
 from peersub.runtime.turns import Turns
@@ -85,9 +84,7 @@ class ClientGate:
         self._security = security
         self._holders = DurableHolders()
         self._usages = Usages(limits)
-        self._turns = Turns()
         self._budget = budget or FilterBudget(limits.filter_units_max)
-        self._pace = Pace()
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}
 
@@ -108,7 +105,7 @@ class ClientGate:
             return True
         adapter = _TcpClient(connection, self)
         connection.trust(FOR_CLIENTS)
-        connection.pace = self._pace
+        connection.read_in_turns(Turns.of_running_loop(), in_order=True)
         connection.bound_frames(rules.limits(adapter.identity).frame_bytes_max)
         adapter.door = self.open(adapter, rules, connection.host)
         usage = self._doors[adapter.door]
@@ -134,7 +131,6 @@ class ClientGate:
             usage=usage,
             budget=self._budget,
             status=lambda: self.status_for(identity, rules),
-            turns=self._turns,
         )
         self._doors[door] = usage
         return door

@@ -28,7 +28,7 @@ from peersub.overlays.core.link_messages import Heartbeat
 from peersub.overlays.core.messages import Message
 from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import Liveness, LivenessSettings
-from peersub.runtime.pace import Pace
+from peersub.runtime.turns import Turns
 from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
 from peersub.wire.frames import FILTER_TAGS, write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
@@ -45,6 +45,10 @@ READ_S: Final = 0.002
 """After so long what was read is handed over, before more is read."""
 SLICE_S: Final = 0.010
 """After so long the rest of what came waits for another turn of the loop."""
+ASIDE_BYTES_MAX: Final = 4 * 1_024 * 1_024
+"""Messages with filters that wait for their turn; beyond, nothing more is read."""
+ORDERED_BYTES_MAX: Final = 64 * 1_024
+"""The same where all is handled in order: whoever sent it waits as well."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1_024
 """Frames of somebody who has not said who it is."""
 HUNG_UP: Final = "the other side closed the connection"
@@ -93,7 +97,6 @@ class Connection(asyncio.Protocol):
         handler: may be exchanged, as soon as it is known who is at the other end.
         peer_identity: what the certificate of the other end says, if there is one.
         is_dialled: whether this side asked for the connection.
-        pace: what its filters may take of the node's time, if that is bounded.
     """
 
     def __init__(
@@ -109,7 +112,12 @@ class Connection(asyncio.Protocol):
         self.hold_frame: Callable[[int], bool] | None = None
         """Asked whether so many bytes of an incomplete frame may be held; 0 lets go of them."""
         self._frame_bytes = 0
-        self.pace: Pace | None = None
+        self._turns: Turns | None = None
+        self._has_asked = False
+        """Whether a turn was asked for, and did not come yet."""
+        self._aside: Message | None = None
+        """What was put aside, is read, and not handled yet."""
+        self._aside_bytes_max = 0
         self.events_dropped = 0
         self.frames_in = 0
         self.bytes_in = 0
@@ -125,6 +133,8 @@ class Connection(asyncio.Protocol):
         self._pieces_bytes = 0
         self._is_paused = False
         self._is_reading = True
+        self._is_stopped = False
+        """Whether the socket is not read for now."""
         self._is_behind = False
         """Whether frames that have come are still to be read."""
         self._messages: list[Message] = []
@@ -179,40 +189,24 @@ class Connection(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         """Read and handle what came, as far as one slice goes; the rest follows in later turns."""
         begin_s = group_s = time.monotonic()
-        spent_s = 0.0 if self.pace is None else time.thread_time()
-        wait_s, has_filters = 0.0, bool(self._messages)
 
-        def stops_at(tag: int, before: int) -> bool:
-            nonlocal wait_s, has_filters
-            if before and (self._liveness is None or time.monotonic() - group_s > READ_S):
-                return True
-            if self.pace is not None and tag in FILTER_TAGS:
-                wait_s = self.pace.wait_s()
-                has_filters = has_filters or not wait_s
-            return wait_s > 0
+        def stops_at(before: int) -> bool:
+            return before > 0 and (self._liveness is None or time.monotonic() - group_s > READ_S)
 
-        while True:
-            is_dear = False
-            if not self._messages and self._failure is None:
-                self._decode(data, stops_at)
-                data = b""
-                is_dear = has_filters and time.monotonic() - group_s > READ_S
-            if not is_dear:
-                self._hand_over()
-            if has_filters and self.pace is not None:
-                spent_s, before_s = time.thread_time(), spent_s
-                self.pace.spend(spent_s - before_s)
-            if self._is_closed or self._close_reason is not None:
-                return
-            if not (self._decoder.has_more or self._messages or self._failure):
-                return
-            group_s, has_filters = time.monotonic(), False
-            if is_dear or wait_s or not self._is_reading or group_s - begin_s > SLICE_S:
+        while self._failure is None:
+            self._decode(data, stops_at)
+            data = b""
+            self._hand_over()
+            if not self.is_open or not self._decoder.has_more:
                 break
-        self._is_behind = True
+            group_s = time.monotonic()
+            if not self._is_reading or group_s - begin_s > SLICE_S:
+                self._is_behind = True
+                if self._is_reading:
+                    asyncio.get_running_loop().call_soon(self._go_on)
+                break
+        self._ask_for_turn()
         self._read_or_pause()
-        if self._is_reading:
-            asyncio.get_running_loop().call_later(wait_s, self._go_on)
 
     def _go_on(self) -> None:
         """Read on where the last slice stopped, unless nothing is to be read just now."""
@@ -222,34 +216,90 @@ class Connection(asyncio.Protocol):
         if self._liveness is not None:
             self._liveness.heard(self._now_ms())
         self._read(b"")
-        self._read_or_pause()
 
-    def _decode(self, data: bytes, stops_at: Callable[[int, int], bool]) -> None:
+    # --- what can wait -------------------------------------------------------------------------
+
+    def read_in_turns(self, turns: Turns, *, in_order: bool = False) -> None:
+        """Let messages with filters wait for their turn; events overtake them unless `in_order`."""
+        self._turns = turns
+        self._aside_bytes_max = ORDERED_BYTES_MAX if in_order else ASIDE_BYTES_MAX
+
+        def puts_aside(tag: int) -> bool:
+            if not tag:
+                turns.give_way()
+            return tag in FILTER_TAGS or (self._has_aside and (in_order or tag > 0))
+
+        self._decoder.puts_aside = puts_aside
+
+    @property
+    def _has_aside(self) -> bool:
+        return self._aside is not None or self._decoder.has_aside
+
+    def _ask_for_turn(self) -> None:
+        """Ask for a turn, if something waits for one and is wanted."""
+        if self._turns and self._has_aside and self._is_reading and not self._has_asked:
+            self._has_asked = True
+            self._turns.ask(self._take_turn)
+
+    def _take_turn(self) -> bool:
+        """Read a message that was put aside, or handle it; whether more is left."""
+        self._has_asked = False
+        if not self._is_reading or not self.is_open:
+            return False
+        if self._liveness is not None and self._is_stopped:
+            self._liveness.heard(self._now_ms())
+        message, self._aside = self._aside, None
+        if message is not None:
+            self.handler.on_messages(self, (message,))
+        else:
+            try:
+                self._aside = self._decoder.read_aside()
+            except WireError as error:
+                self._fail(error)
+            self._note_read(int(self._aside is not None))
+        self._abort_if_failed()
+        self._read_or_pause()
+        self._ask_for_turn()
+        return False
+
+    def _decode(self, data: bytes, stops_at: Callable[[int], bool]) -> None:
         """Read the messages that can be read now."""
         decoder = self._decoder
         try:
             messages = decoder.feed(data, stops_at)
-        except FrameSizeError as error:
-            messages, self._failure = list(error.messages_before), str(error)
-            self._counters.add("a frame that is too large")
         except WireError as error:
-            messages, self._failure = list(error.messages_before), str(error)
-            self._counters.add("a malformed frame")
-        if decoder.unknown_count:
-            self._counters.add("a message of an unknown kind", decoder.unknown_count)
-            decoder.unknown_count = 0
+            messages = list(error.messages_before)
+            self._fail(error)
+        self._note_read(len(messages))
+        self._messages = [message for message in messages if type(message) is not Heartbeat]
         if self._failure is None and not self._has_room_for_frame():
             self._failure = "too much of what clients send is not complete"
             self._counters.add("a frame that there was no room for")
-        self.frames_in += len(messages)
-        self._messages = [message for message in messages if type(message) is not Heartbeat]
+
+    def _fail(self, error: WireError) -> None:
+        """Nothing more can be read."""
+        self._failure = str(error)
+        is_large = isinstance(error, FrameSizeError)
+        self._counters.add("a frame that is too large" if is_large else "a malformed frame")
+
+    def _note_read(self, count: int) -> None:
+        """So many messages were read, and perhaps some of kinds that nobody knows."""
+        decoder = self._decoder
+        if decoder.unknown_count:
+            self._counters.add("a message of an unknown kind", decoder.unknown_count)
+            decoder.unknown_count = 0
+        self.frames_in += count
 
     def _hand_over(self) -> None:
         """Let the messages that were read be handled."""
         messages, self._messages = self._messages, []
         if messages:
             self.handler.on_messages(self, messages)
-        if self._failure is not None:
+        self._abort_if_failed()
+
+    def _abort_if_failed(self) -> None:
+        """Nothing more can be read: that is all, once what came before is handled."""
+        if self._failure is not None and not self._has_aside:
             self.abort(self._failure)
 
     def _has_room_for_frame(self) -> bool:
@@ -279,7 +329,7 @@ class Connection(asyncio.Protocol):
                 self._counters.add("a connection that said nothing")
         # Others may know the connection for a while longer; what it holds is of no use.
         self._decoder.forget()
-        self._messages = []
+        self._messages, self._aside = [], None
         reason = self._close_reason or (str(exc) if exc else HUNG_UP)
         self.handler.on_closed(self, reason)
 
@@ -428,17 +478,22 @@ class Connection(asyncio.Protocol):
             if self._liveness is not None:
                 self._liveness = Liveness(self._liveness_settings, self._now_ms())
             self._read_or_pause()
+            self._ask_for_turn()
             if self._is_behind:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
     def _read_or_pause(self) -> None:
-        """Let the socket be read iff what comes is wanted, and what came before is handled."""
-        if self._transport is None or self._is_closed:
+        """Let the socket be read iff what comes is wanted, and not too much of it waits."""
+        is_full = self._decoder.aside_bytes > self._aside_bytes_max
+        is_behind = self._is_behind or is_full or self._failure is not None
+        is_stopped = is_behind or not self._is_reading
+        if self._transport is None or not self.is_open or is_stopped == self._is_stopped:
             return
-        if self._is_reading and not self._is_behind:
-            self._transport.resume_reading()
-        else:
+        self._is_stopped = is_stopped
+        if is_stopped:
             self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def tick(self, now_ms: int, late_ms: float) -> str | None:
         """Called every so often: say that this side lives; why to give up on the other, if so.

@@ -25,6 +25,8 @@ from peersub.overlays.core.causes import (
     PeerLost,
     Persisted,
     PersistFailed,
+    Publish,
+    PublishBatch,
     Received,
     Timer,
     TimerFired,
@@ -59,6 +61,7 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.record_keeping import OnPersisted
 from peersub.runtime.transport import Transport
+from peersub.runtime.turns import Turns
 
 __all__ = ["Driver", "Outside"]
 
@@ -67,7 +70,31 @@ FAILURES_KEPT_MAX: Final = 64
 """Nodes of which is remembered why they could not be reached."""
 
 
+WORK_MS: Final = 1
+"""A timer that is set for no longer goes on with work: it has its turn with all other work."""
+_EVENTS: Final = frozenset({Publish, PublishBatch})
+
+
 _log = NodeLog(__name__)
+
+
+class _Turn:
+    """A timer that fires when its turn has come."""
+
+    __slots__ = ("_fire", "_timer")
+
+    def __init__(self, fire: Callable[[Timer], None], timer: Timer) -> None:
+        self._fire: Callable[[Timer], None] | None = fire
+        self._timer = timer
+
+    def cancel(self) -> None:
+        """It does not fire."""
+        self._fire = None
+
+    def __call__(self) -> bool:
+        if self._fire is not None:
+            self._fire(self._timer)
+        return False
 
 
 class Outside(Protocol):
@@ -142,7 +169,8 @@ class Driver:
         self._now_ms = now_ms
         self._observer = observer
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._turns = Turns.of_running_loop()
+        self._timers: dict[Timer, asyncio.TimerHandle | _Turn] = {}
         self._records: list[tuple[int, Record]] = []
         self._persist_planned = False
         self._peers: dict[str, PeerId] = {}
@@ -179,6 +207,8 @@ class Driver:
         """Something happens to the node."""
         if self._is_ended:
             return
+        if type(cause) in _EVENTS:
+            self._turns.give_way()
         now_ms = self._now_ms()
         effects = self.node.handle(cause, now_ms, slot)
         if self._observer is not None:
@@ -210,8 +240,12 @@ class Driver:
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._cancel(effect.timer)
-        delay = max(effect.delay_ms, 0) / 1_000
-        self._timers[effect.timer] = self._loop.call_later(delay, self._fire, effect.timer)
+        if effect.delay_ms <= WORK_MS:
+            turn = self._timers[effect.timer] = _Turn(self._fire, effect.timer)
+            self._turns.ask(turn)
+        else:
+            handle = self._loop.call_later(effect.delay_ms / 1_000, self._fire, effect.timer)
+            self._timers[effect.timer] = handle
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
         self._cancel(effect.timer)

@@ -52,13 +52,13 @@ from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.mirroring import Mirroring
 from peersub.runtime.open_publications import OnEnded, OpenPublications
-from peersub.runtime.pace import LoopMonitor
 from peersub.runtime.record_keeping import OnPersisted
 from peersub.runtime.settings import NodeSettings, live_settings
 from peersub.runtime.sinks import DurableOptions, DurableRules, Sink, SubscriptionRefusedError
 from peersub.runtime.store import MemoryStore, Store, StoreError
 from peersub.runtime.store.changes import NameNode
 from peersub.runtime.transport import Transport
+from peersub.runtime.turns import LoopMonitor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -32,8 +32,10 @@ A way round is looked for no longer than subscribers may have to wait."""
 
 _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
-        "burst_ms": 1,
-        "rows_per_turn": 16,
+        "burst_ms": 8,
+        "rows_per_turn": 2,
+        "rows_told_per_turn": 16,
+        "rows_per_message": 8,
         "retry_ms": 2_000,
         "replay_events_max": 16_384,
         "lookup_ms": 500,
@@ -48,7 +50,7 @@ _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     }
 )
 """What overlays repeat sooner than they do by default: round trips take milliseconds. Changes of
-filters are taken in by turns of less than a millisecond: events wait for no more than that."""
+filters are taken in by parts of a fraction of a millisecond: events wait for no more than that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from peersub.runtime.addresses import split_address, words_of
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
 from peersub.runtime.security.rate_limit import RateLimit
+from peersub.runtime.turns import Turns
 
 __all__ = ["LinkListener", "Transport", "TransportSettings"]
 
@@ -175,7 +176,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         settings = self._settings
         self._acceptor = Acceptor(
-            self._accepted,
+            self._new_connection,
             RateLimit(settings.strangers_per_second, settings.unnamed_max),
             self._counters,
             self._now_ms,
@@ -296,7 +297,7 @@ class Transport:
     # --- dialling ------------------------------------------------------------------------------
 
     async def _dial(self, node: str, attempt: _Attempt) -> None:
-        connection = Connection(self, self._settings.connection, self._counters, self._now_ms)
+        connection = self._new_connection()
         connection.is_dialled = True
         attempt.connection = connection
         loop = asyncio.get_running_loop()
@@ -366,8 +367,10 @@ class Transport:
 
     # --- accepting -----------------------------------------------------------------------------
 
-    def _accepted(self) -> Connection:
-        return Connection(self, self._settings.connection, self._counters, self._now_ms)
+    def _new_connection(self) -> Connection:
+        connection = Connection(self, self._settings.connection, self._counters, self._now_ms)
+        connection.read_in_turns(Turns.of_running_loop())
+        return connection
 
     def on_opened(self, connection: Connection) -> None:
         """A connection is there; one that was dialled is the attempt's."""

@@ -1,51 +1,140 @@
-"""Turns: work that is too much for one turn of the loop is done in parts, with pauses in between.
+"""Turns: work that can wait, in slices of a fraction of a millisecond.
 
-A client may ask for thousands of subscriptions at once, and thousands end when it is lost. Between
-the parts of such work everybody else has a turn, and after each part the node rests for longer than
-the part took: most of a processor stays for events and signs of life.
+A client may ask for thousands of subscriptions at once, neighbours tell as many rows, and thousands
+end when a client is lost. Whatever grows with their number is *work*: small parts, done one after
+the other until a slice of time is used up. Then the loop sees to everything else. While events pass
+through the node it also rests after each slice, for longer than that took: most of a processor
+stays for events and signs of life. Whoever is woken late shares its processor with others, whom it
+would hold up: it rests longer still. Without events nobody waits for a rest.
+
+There is one queue of work per event loop: its time is what they share. `LoopMonitor` tells how long
+turns of the loop take.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
-__all__ = ["Turns", "Work"]
+__all__ = ["LoopMonitor", "Turns", "Work"]
 
-PAUSE_SHARE: Final = 2.0
-"""How long to rest after a part of the work, of the time that it took."""
-PAUSE_S_MAX: Final = 0.05
+SLICE_S: Final = 0.000_3
+"""After so long no further part is begun before the loop has seen to everything else."""
+REST_SHARE: Final = 4.0
+"""How long to rest after a slice while events pass, of the time that it took, and of the time by
+which it came too late."""
+REST_S_MAX: Final = 0.05
+TICK_S: Final = 0.001
+"""No later than so counts as in time: clocks of loops have such steps."""
+CALM_S: Final = 0.1
+"""Without an event for so long, nobody rests."""
 
 Work: TypeAlias = Callable[[], bool]
-"""Does a part of some work; whether more is left."""
+"""Does a small part of some work; whether more is left."""
 
 
 class Turns:
-    """Those who have more to do than fits into one turn, served in order, one part each."""
+    """The work of an event loop, served in order, one part each.
 
-    def __init__(self) -> None:
+    Args:
+        now_s: the clock by which slices are measured.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._waiting: deque[Work] = deque()
         self._is_planned = False
+        self._event_s = -CALM_S
+        self._rested_s = 0.0
+        """When the last rest ends, or has ended."""
+
+    @classmethod
+    def of_running_loop(cls) -> Turns:
+        """Those of the loop that runs now."""
+        loop = asyncio.get_running_loop()
+        turns = _TURNS.get(loop)
+        if turns is None:
+            turns = _TURNS[loop] = cls()
+        return turns
 
     def ask(self, work: Work) -> None:
-        """Do the rest of some work, part by part, until none is left."""
+        """Do some work, part by part, until none is left."""
         self._waiting.append(work)
         if not self._is_planned:
-            self._is_planned = True
-            asyncio.get_running_loop().call_soon(self._next)
+            self._plan_next()
 
-    def _next(self) -> None:
-        loop = asyncio.get_running_loop()
-        begun_s = loop.time()
-        work = self._waiting.popleft()
+    def give_way(self) -> None:
+        """An event passes: work rests in between for a while."""
+        self._event_s = self._now_s()
+
+    def _plan_next(self) -> None:
+        self._is_planned = True
+        loop, now_s = asyncio.get_running_loop(), self._now_s()
+        if now_s < self._rested_s:
+            loop.call_later(self._rested_s - now_s, self._next, self._rested_s)
+        else:
+            loop.call_soon(self._next, now_s)
+
+    def _next(self, due_s: float) -> None:
+        begun_s = now_s = self._now_s()
+        waiting = self._waiting
         try:
-            if work():
-                self._waiting.append(work)
+            while waiting and now_s - begun_s < SLICE_S:
+                work = waiting.popleft()
+                if work():
+                    waiting.append(work)
+                now_s = self._now_s()
         finally:
             # What goes wrong with one's work must not end the turns of all.
-            self._is_planned = bool(self._waiting)
-            if self._is_planned:
-                pause_s = min(PAUSE_SHARE * (loop.time() - begun_s), PAUSE_S_MAX)
-                loop.call_later(pause_s, self._next)
+            self._is_planned = False
+            if now_s - self._event_s <= CALM_S:
+                late_s = max(0.0, begun_s - due_s - TICK_S)
+                rest_s = REST_SHARE * (now_s - begun_s + late_s)
+                self._rested_s = now_s + min(rest_s, REST_S_MAX)
+            if waiting:
+                self._plan_next()
+
+
+class LoopMonitor:
+    """The longest turn of an event loop, in time of its thread's processor.
+
+    A turn is what the loop does between two calls of its selector: all callbacks that were ready.
+
+    Attributes:
+        turn_cpu_s_max: of all turns since it is watched.
+    """
+
+    def __init__(self, selector: Any) -> None:
+        self.turn_cpu_s_max = 0.0
+        self._select = selector.select
+        self._woke_s = time.thread_time()
+        selector.select = self._selected
+
+    @classmethod
+    def of_running_loop(cls) -> LoopMonitor | None:
+        """The one of the loop that runs now, for all of its nodes; None if it has no selector."""
+        loop = asyncio.get_running_loop()
+        selector = getattr(loop, "_selector", None)
+        if loop not in _MONITORS and selector is not None:
+            _MONITORS[loop] = cls(selector)
+        return _MONITORS.get(loop)
+
+    def _selected(self, timeout: float | None = None) -> Any:
+        turn_s = time.thread_time() - self._woke_s
+        if turn_s > self.turn_cpu_s_max:
+            self.turn_cpu_s_max = turn_s
+        ready = self._select(timeout)
+        self._woke_s = time.thread_time()
+        return ready
+
+    def status(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"turn_cpu_ms_max": round(1_000 * self.turn_cpu_s_max, 1)}
+
+
+_MONITORS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMonitor]] = WeakKeyDictionary()
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()

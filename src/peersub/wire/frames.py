@@ -5,11 +5,12 @@ A frame is four bytes with the length of the payload, and the payload (`codec`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from peersub.filters.price import FILTER_PRICE_MAX
-from peersub.overlays.core.link_messages import unwrapped
+from peersub.overlays.core.link_messages import Carried, unwrapped
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.records import Record
 from peersub.wire.codec import HEADER_LENGTH_BYTES, LENGTH_BYTES, PREFIX, Codec
@@ -40,6 +41,7 @@ FILTER_TAGS: Final = frozenset(
     tag for tag, kind in MESSAGES.items() if _MESSAGES.holds_filter(kind)
 )
 """The tags of messages that bring filters: reading one takes longer than reading others."""
+_CARRIED: Final = next(tag for tag, kind in MESSAGES.items() if kind is Carried)
 
 
 def encode(message: Message) -> bytes:
@@ -101,17 +103,23 @@ class FrameDecoder:
 
     Attributes:
         has_more: whether reading stopped before a frame that may be complete.
+        puts_aside: is told the tag of each frame, 0 if it is about an event; True puts it aside,
+            unread, until `read_aside`.
+        aside_bytes: of all frames that were put aside.
         frame_bytes_max: larger frames are refused, before they are in; may be changed any time.
         unknown_count: messages of kinds that this version does not know.
         unknown_tag: the tag of the last one.
     """
 
     __slots__ = (
+        "_aside",
         "_broken",
         "_buffer",
         "_wanted",
+        "aside_bytes",
         "frame_bytes_max",
         "has_more",
+        "puts_aside",
         "unknown_count",
         "unknown_tag",
     )
@@ -119,6 +127,9 @@ class FrameDecoder:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.has_more = False
+        self.puts_aside: Callable[[int], bool] | None = None
+        self.aside_bytes = 0
+        self._aside: deque[bytes] = deque()
         self.unknown_count = 0
         self.unknown_tag: int | None = None
         self._buffer = bytearray()
@@ -137,23 +148,40 @@ class FrameDecoder:
     def forget(self) -> None:
         """No more bytes come: let go of what waits for them."""
         self._buffer = bytearray()
+        self._aside.clear()
+        self.aside_bytes = 0
 
     @property
     def waiting_bytes(self) -> int:
         """What has come and was not read yet."""
         return len(self._buffer)
 
+    @property
+    def has_aside(self) -> bool:
+        """Whether frames were put aside."""
+        return bool(self._aside)
+
+    def read_aside(self) -> Message | None:
+        """The message that was put aside first; None if its kind is unknown.
+
+        Raises:
+            WireError: its frame is malformed.
+        """
+        frame = self._aside.popleft()
+        self.aside_bytes -= len(frame)
+        return self._message(frame, 0, len(frame))
+
     def feed(
         self,
         data: bytes | bytearray | memoryview,
-        stops_at: Callable[[int, int], bool] | None = None,
+        stops_at: Callable[[int], bool] | None = None,
     ) -> list[Message]:
         """The messages that are complete now.
 
         Args:
             data: what came; nothing, to go on where reading stopped.
-            stops_at: is told the tag of each frame before it is read, 0 if it is about an event,
-                and how many messages were read before; True leaves it for later (`has_more`).
+            stops_at: is told before each frame how many messages were read; True leaves it for
+                later (`has_more`).
 
         Raises:
             WireError: a frame is malformed; `messages_before` has the messages before it.
@@ -183,10 +211,10 @@ class FrameDecoder:
         self,
         data: bytes,
         messages: list[Message],
-        stops_at: Callable[[int, int], bool] | None,
+        stops_at: Callable[[int], bool] | None,
     ) -> int:
         """Add the messages of complete frames, and return where the first that is left begins."""
-        place, size, read_at = 0, len(data), _MESSAGES.read_at
+        place, size = 0, len(data)
         self._wanted = PREFIX.size
         self.has_more = False
         while size - place >= PREFIX.size:
@@ -197,22 +225,34 @@ class FrameDecoder:
             if end > size:
                 self._wanted = end - place
                 break
-            if stops_at is not None:
-                tag = 0 if header_length else _tag_at(data, place + PREFIX.size)
-                if stops_at(tag, len(messages)):
-                    self.has_more = True
-                    break
-            try:
-                messages.append(read_at(data, place + PREFIX.size, end, header_length))
-            except UnknownMessageError as unknown:
-                self.unknown_count += 1
-                self.unknown_tag = unknown.tag
+            if stops_at is not None and stops_at(len(messages)):
+                self.has_more = True
+                break
+            tag = 0 if header_length else _tag_at(data, place + PREFIX.size)
+            if self.puts_aside is not None and self.puts_aside(tag):
+                self._aside.append(data[place:end])
+                self.aside_bytes += end - place
+            elif (message := self._message(data, place, end)) is not None:
+                messages.append(message)
             place = end
         return place
 
+    def _message(self, data: bytes, place: int, end: int) -> Message | None:
+        """The message of the frame from here to there; None if its kind is unknown."""
+        _, header_length = PREFIX.unpack_from(data, place)
+        try:
+            message: Message = _MESSAGES.read_at(data, place + PREFIX.size, end, header_length)
+        except UnknownMessageError as unknown:
+            self.unknown_count += 1
+            self.unknown_tag = unknown.tag
+            return None
+        return message
 
-def _tag_at(data: bytes, place: int) -> int:
+
+def _tag_at(data: bytes, place: int, *, is_carried: bool = False) -> int:
     """The tag at the begin of a message's list, without reading it; -1 if there is none.
+
+    Of a message that a session carries, the tag of what is carried; 0 if that is about an event.
 
     >>> _tag_at(bytes([0x92, 0xCC, 0xE4, 0x01]), 0), _tag_at(bytes([0xDC, 0, 20, 7]), 0)
     (228, 7)
@@ -224,8 +264,28 @@ def _tag_at(data: bytes, place: int) -> int:
         place += 3
     else:
         return -1
+    tag, place = _number_at(data, place)
+    if tag != _CARRIED or is_carried:
+        return tag
+    for _ in range(4):
+        _, place = _number_at(data, place)
+    if data[place : place + 1] not in _BYTES_WIDTHS:
+        return tag
+    place += 1 + _BYTES_WIDTHS[data[place : place + 1]]
+    header_length = data[place : place + HEADER_LENGTH_BYTES]
+    inner = place + HEADER_LENGTH_BYTES
+    return 0 if any(header_length) else _tag_at(data, inner, is_carried=True)
+
+
+def _number_at(data: bytes, place: int) -> tuple[int, int]:
+    """The whole number that is written here, -1 if there is none, and what follows it."""
     kind = data[place : place + 1]
     if kind and kind[0] < 0x80:
-        return kind[0]
-    width = {b"\xcc": 1, b"\xcd": 2}.get(kind)
-    return -1 if width is None else int.from_bytes(data[place + 1 : place + 1 + width], "big")
+        return kind[0], place + 1
+    end = place + 1 + _NUMBER_WIDTHS.get(kind, 0)
+    return (int.from_bytes(data[place + 1 : end], "big") if kind in _NUMBER_WIDTHS else -1), end
+
+
+_NUMBER_WIDTHS: Final = {b"\xcc": 1, b"\xcd": 2, b"\xce": 4, b"\xcf": 8}
+_BYTES_WIDTHS: Final = {b"\xc4": 1, b"\xc5": 2, b"\xc6": 4}
+"""How many bytes follow what MessagePack begins a number, or bytes, with."""

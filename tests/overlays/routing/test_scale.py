@@ -170,6 +170,7 @@ def test_the_first_are_ready_while_others_still_come():
             for _ in range(4):
                 network.step()
     assert len(network.ready) > 100, "they do not wait for those that came after them"
+    network.flush(home)
     network.run()
     assert len(network.ready) == 800
 

@@ -88,9 +88,6 @@ class Confirmations:
     def take_ended(self) -> list[Wave]:
         """The waves that ended, in the order in which they did."""
         ended, self._ended = self._ended, []
-        for wave in ended:
-            for name in wave.names:
-                self._wave_of.pop(name, None)
         return ended
 
     def confirmed(self, publisher: PeerId, number: int) -> None:
@@ -123,7 +120,7 @@ class Confirmations:
         self._ended = [wave for wave in self._ended if wave.source != source]
 
     def name_gone(self, name: str) -> None:
-        """The subscription has ended before it was ready."""
+        """The subscription is ready, or has ended before it was."""
         wave = self._wave_of.pop(name, None)
         if wave is not None:
             wave.names.pop(name, None)

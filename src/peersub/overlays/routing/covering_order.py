@@ -44,7 +44,7 @@ BELOW_MAX: Final = 1_024
 """Filters below one that are known: so many rows are judged again when it comes or goes."""
 EQUIVALENTS_MAX: Final = 128
 """Filters that are looked at to see that no circle is closed; beyond, none is put below."""
-SWEPT_AT_ONCE: Final = 16
+SWEPT_AT_ONCE: Final = 2
 """Filters that are taken out when one is put in."""
 IDLE_MAX: Final = 1_024
 """Filters that nobody holds any more, beyond as many as are held, before they are swept out."""

@@ -23,6 +23,7 @@ without a link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from peersub.filters.filter import Filter
@@ -57,8 +58,8 @@ from peersub.overlays.routing.topology import NOWHERE, Reach, Scope, Topology, r
 __all__ = ["FLUSH_TIMER", "FilterMaintenance", "MaintenanceSettings"]
 
 FLUSH_TIMER: Final = Timer("routing/flush")
-ROWS_SENT_PER_TURN: Final = 1_024
-"""Rows that a publisher is sent before others have their turn; parts of updates stay whole."""
+ROWS_BEFORE_TELLING: Final = 16
+"""Changed rows that are worked out, if there are so many, before publishers are told."""
 MISMATCHES_MAX: Final = 3
 """Whole tables in a row that may come with another digest than they have."""
 
@@ -97,6 +98,8 @@ class FilterMaintenance:
         self._combination: Combination | None = None
         # What is to be done at the next flush.
         self._changed: dict[Source, None] = {}
+        self._untold = 0
+        """Changed rows that were worked out since publishers were last told."""
         self._replaced: dict[Source, None] = {}
         """Sources of which the combination was told, and publishers not yet."""
         self._due: dict[PeerId, None] = {}
@@ -345,8 +348,8 @@ class FilterMaintenance:
             pass
         elif self._has_changes() or self._answers or self._reconsider or self._is_unfinished:
             self._work()
-        self._pace.is_time = False
         self._end_waves()
+        self._pace.is_time = False
         return self._taken_effects()
 
     def _wait(self, delay_ms: int) -> None:
@@ -385,13 +388,16 @@ class FilterMaintenance:
             served = self._served(peer, publisher)
             if self._reconsider or None in touched or any(one in touched for one in served):
                 self._due[peer] = None
-        self._answer({**self._due, **self._answers})
+        self._untold += self.settings.rows_per_turn
+        if combination.is_complete or self._untold >= ROWS_BEFORE_TELLING:
+            self._untold = 0
+            self._answer({**self._due, **self._answers})
         if self._is_unfinished or self._answers:
             self._wait(TURN_PAUSE_MS)
         else:
             self._begin_waves()
             if self._has_changes():
-                self._wait(TURN_PAUSE_MS)
+                self._wait(max(self.settings.burst_ms, TURN_PAUSE_MS))
 
     def _begin_waves(self) -> None:
         """All is sent: wait for those who have to confirm it."""
@@ -409,9 +415,12 @@ class FilterMaintenance:
             self._confirmations.begin(Wave(None, 0, {}, self._waits_of(None), self._version))
 
     def _answer(self, concerned: Iterable[PeerId]) -> None:
-        """Send publishers what is new for them; those that asked get an answer in any case."""
+        """Send publishers what is new, those that asked in any case, until a turn is full."""
         combination = self._current_combination()
+        rows_left = self.settings.rows_told_per_turn
         for peer in tuple(concerned):
+            if rows_left <= 0:
+                return
             publisher = self._publishers[peer]
             is_asked = peer in self._answers
             if is_asked and not combination.is_complete:
@@ -422,8 +431,10 @@ class FilterMaintenance:
                 rows = combination.rows(self._served(peer, publisher), publisher.scope)
                 if is_asked or rows is not publisher.sent:
                     self._answers.pop(peer, None)
-                    publisher.update_to(rows, self.strategy.sizes, is_answer=is_asked)
-            for update in publisher.next_updates(ROWS_SENT_PER_TURN):
+                    sizes, at_once = self.strategy.sizes, self.settings.rows_per_message
+                    publisher.update_to(rows, sizes, at_once, is_answer=is_asked)
+            for update in publisher.next_updates(rows_left):
+                rows_left -= len(update.added) + len(update.removed)
                 self._send(peer, update)
             if publisher.outgoing or peer in self._answers:
                 self._due[peer] = None
@@ -437,9 +448,14 @@ class FilterMaintenance:
             self._settled_version = max(self._settled_version, wave.version)
         for peer, number in confirmed.items():
             self._send(peer, FilterConfirmed(number))
-        if self._ready and not self._is_ready_held:
-            self._effects += map(SubscriptionReady, self._ready)
-            self._ready = {}
+        if self._is_ready_held or (self._pace.is_waiting and not self._pace.is_time):
+            return
+        for name in tuple(islice(self._ready, self.settings.rows_told_per_turn)):
+            del self._ready[name]
+            self._confirmations.name_gone(name)
+            self._effects.append(SubscriptionReady(name))
+        if self._ready:
+            self._wait(TURN_PAUSE_MS)
 
     def _taken_effects(self) -> list[Effect]:
         if not self._effects and not self._outgoing:
@@ -571,24 +587,8 @@ class FilterMaintenance:
 
     def describe(self) -> Mapping[str, Any]:
         """Rows per edge and publisher, their digests, what is pending: plain values."""
-        edges = {
-            str(peer): {
-                "digest": table.rows.digest.hex(),
-                "held": len(table.held),
-                "rows": len(table.rows),
-                "scope": list(table.scope),
-            }
-            for peer, table in sorted(self._tables.items())
-        }
-        publishers = {
-            str(peer): {
-                "digest": publisher.sent.digest.hex(),
-                "rows": len(publisher.sent),
-                "scope": list(publisher.scope),
-                "unconfirmed": publisher.number - publisher.confirmed,
-            }
-            for peer, publisher in sorted(self._publishers.items())
-        }
+        edges = {str(peer): table.describe() for peer, table in sorted(self._tables.items())}
+        publishers = {str(peer): each.describe() for peer, each in sorted(self._publishers.items())}
         return {"edges": edges, "publishers": publishers, "waves": len(self._confirmations)}
 
     def state_bytes(self) -> int:

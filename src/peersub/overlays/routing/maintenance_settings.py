@@ -20,9 +20,16 @@ class MaintenanceSettings:
     """How long changes that follow many others are collected; the first are passed on at once."""
     rows_per_turn: int = 64
     """Changed rows that are worked out before others have their turn."""
+    rows_told_per_turn: int = 1_024
+    """Rows that publishers are sent, and subscriptions that become ready, before others have their
+    turn; parts of updates stay whole."""
+    rows_per_message: int = 256
+    """Rows in one message, which its receiver reads in one go; large tables travel in larger ones.
+    """
     pooled_from: int = 256
     """Rows of a table from which events are asked of the rows of all tables at once."""
 
     def __post_init__(self) -> None:
-        if self.rows_per_turn < 1:
-            raise ValueError(f"rows_per_turn is at least 1, not {self.rows_per_turn}")
+        for name in ("rows_per_turn", "rows_told_per_turn", "rows_per_message"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")

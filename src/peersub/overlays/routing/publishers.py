@@ -7,8 +7,8 @@ result, in chunks that are bounded in rows and bytes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from peersub.overlays.routing.messages import Entry, FilterUpdate
 from peersub.overlays.routing.rows import NO_ROWS, Change, Rows, WireSizes
@@ -20,6 +20,12 @@ ROWS_PER_UPDATE_MAX: Final = 256
 """Rows to add, and keys to remove, in one message."""
 BYTES_PER_UPDATE_MAX: Final = 131_072
 """About the bytes of the rows in one message; a single row may have more."""
+ROW_BYTES: Final = 1_024
+"""About the bytes that a row may have before fewer go into a message that is to be small."""
+KEYS_PER_ROW: Final = 8
+"""Keys to remove that are read as fast as one row."""
+ROWS_IN_SMALL_PARTS: Final = 4_096
+"""Rows of an update beyond which its parts are larger: their number is bounded (`CHUNKS_MAX`)."""
 
 
 class Publisher:
@@ -50,7 +56,9 @@ class Publisher:
         publisher.is_whole_due = False
         return publisher
 
-    def update_to(self, rows: Rows, sizes: WireSizes, *, is_answer: bool) -> None:
+    def update_to(
+        self, rows: Rows, sizes: WireSizes, rows_per_message: int, *, is_answer: bool
+    ) -> None:
         """Tell these rows; nothing if they are known, unless it is an answer."""
         assert not self.outgoing
         is_whole, sent = self.is_whole_due, self.sent
@@ -60,7 +68,7 @@ class Publisher:
             return
         self.number += 1
         digest = rows.digest
-        chunks = list(_chunks(change, sizes))
+        chunks = list(_chunks(change, sizes, rows_per_message))
         self.outgoing.extend(
             FilterUpdate(
                 self.number,
@@ -81,20 +89,33 @@ class Publisher:
             rows_max -= len(update.added) + len(update.removed)
             yield update
 
+    def describe(self) -> Mapping[str, Any]:
+        """How many rows it was sent, and which, as plain values."""
+        return {
+            "digest": self.sent.digest.hex(),
+            "rows": len(self.sent),
+            "scope": list(self.scope),
+            "unconfirmed": self.number - self.confirmed,
+        }
 
-def _chunks(change: Change, sizes: WireSizes) -> Iterator[Change]:
+
+def _chunks(change: Change, sizes: WireSizes, rows_per_message: int) -> Iterator[Change]:
     """A change in parts that fit into a message each; an empty one is one part."""
     added, removed = change
+    times = 1 + max(len(added), len(removed)) // ROWS_IN_SMALL_PARTS
+    rows_max = min(times * rows_per_message, ROWS_PER_UPDATE_MAX)
+    bytes_max = min(rows_max * ROW_BYTES, BYTES_PER_UPDATE_MAX)
+    keys_max = min(rows_max * KEYS_PER_ROW, ROWS_PER_UPDATE_MAX)
     rows: list[Entry] = []
     size = 0
     for entry in added:
         cost = sizes.of_entry(entry)
-        if rows and (len(rows) == ROWS_PER_UPDATE_MAX or size + cost > BYTES_PER_UPDATE_MAX):
+        if rows and (len(rows) == rows_max or size + cost > bytes_max):
             yield tuple(rows), ()
             rows, size = [], 0
         rows.append(entry)
         size += cost
-    while len(removed) > ROWS_PER_UPDATE_MAX:
-        yield (), removed[:ROWS_PER_UPDATE_MAX]
-        removed = removed[ROWS_PER_UPDATE_MAX:]
+    while len(removed) > keys_max:
+        yield (), removed[:keys_max]
+        removed = removed[keys_max:]
     yield tuple(rows), removed

@@ -16,8 +16,9 @@ table of which nothing is known yet, told or held, wants everything.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.combination import joined_control
@@ -153,6 +154,15 @@ class EdgeTable:
     def wants_everything(self) -> bool:
         """Whether nothing is known yet, told or held."""
         return not self.is_known and not self._held
+
+    def describe(self) -> Mapping[str, Any]:
+        """How many rows, and which, as plain values."""
+        return {
+            "digest": self.rows.digest.hex(),
+            "held": len(self.held),
+            "rows": len(self.rows),
+            "scope": list(self.scope),
+        }
 
     # --- asking --------------------------------------------------------------------------------
 
