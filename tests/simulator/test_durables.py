@@ -31,6 +31,7 @@ MENDED = {
     MIRRORS_FROM + 1_000_210: "all go whom both sides of a split know",
     MIRRORS_FROM + 1_001_759: "who stands in sends events to one that does not hold, and is silent",
     MIRRORS_FROM + 2_000_045: "a holder takes one for its leader that was let go, and only watches",
+    MIRRORS_FROM + 4_200_022: "a node is told to leave before it could join, across a split",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

@@ -326,6 +326,25 @@ def test_a_promise_that_failed():
     assert checker.counts.missed == 1
 
 
+@pytest.mark.parametrize("is_split", [True, False])
+def test_who_may_fail_is_asked_whether_the_network_was_split(is_split):
+    story = promised()
+    if is_split:
+        story.fault(FaultKind.PARTITION, groups=(("n2",),))
+    checker = DeliveryChecker()
+    checker.may_fail = lambda node, reason, is_parted: (
+        (node, reason, is_parted)
+        == (
+            "n3",
+            "no time",
+            True,
+        )
+    )
+    for record in story.failed("n3", "e1", "no time").records:
+        checker.observe(record)
+    assert [each.rule for each in checker.violations] == [Rule.PUBLISH_FAILED] * (not is_split)
+
+
 def test_a_promise_in_a_split_network_is_kept_in_the_end():
     story = promised().fault(FaultKind.PARTITION, groups=(("n2",),)).completed("n3", "e1")
     assert rules_broken(story) == []  # still split when the run is over

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import MirrorNews, Start, Subscribe, Unsubscribe
+from peersub.overlays.core.effects import HAS_LEFT
 from peersub.overlays.core.mirror_facts import (
     DurableEnded,
     DurableKept,
@@ -298,8 +299,13 @@ class Durables:
         if isinstance(record, Fault):
             self._fault_ms = record.now_ms
 
-    def may_fail(self, node: str, reason: str) -> bool:
-        """Whether there are too few nodes for as many copies as are promised."""
+    def may_fail(self, node: str, reason: str, is_parted: bool) -> bool:
+        """Whether there are too few nodes for as many copies as are promised.
+
+        And whoever is told to leave while it cannot reach those whom it wants to join says so.
+        """
+        if reason == HAS_LEFT:
+            return is_parted
         host = self._simulation.hosts[node]
         can_talk = self._simulation.network.can_talk
         there = [each for each in self._simulation.living() if can_talk(host, each)]

@@ -194,7 +194,7 @@ class DeliveryChecker:
         merge_ms: int = MERGE_MS,
         judges_misses: bool = True,
     ) -> None:
-        self.may_fail: Callable[[str, str], bool] | None = None
+        self.may_fail: Callable[[str, str, bool], bool] | None = None
         """Says whether a publication of a node may fail for a reason: where something is short."""
         self.violations: list[Violation] = []
         self.violations_count = 0
@@ -430,7 +430,7 @@ class DeliveryChecker:
         if event is None:
             return
         event.counts.failed += 1
-        if self.may_fail is None or not self.may_fail(fact.node, fact.reason):
+        if not (self.may_fail and self.may_fail(fact.node, fact.reason, event.parted)):
             text = f"{fact.node} was told that {fact.event_id} failed: {fact.reason}"
             self._report(fact.now_ms, Rule.PUBLISH_FAILED, text, event)
         self._settle(event, fact.now_ms)

@@ -66,7 +66,7 @@ from peersub.overlays.core.causes import (
     Timer,
     TimerFired,
 )
-from peersub.overlays.core.effects import Drop, Effect, Notice, PublishFailed, SetTimer
+from peersub.overlays.core.effects import HAS_LEFT, Drop, Effect, Notice, PublishFailed, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
@@ -439,7 +439,7 @@ class ChordPeer:
     def _hold(self, publications: tuple[Publication, ...]) -> None:
         for publication in publications:
             if self._leaves_soon or self.phase in (Phase.LEAVING, Phase.LEFT):
-                self.engine.emit(PublishFailed.of(publication, "the node has taken leave"))
+                self.engine.emit(PublishFailed.of(publication, HAS_LEFT))
             elif len(self._held_publications) >= PUBLICATIONS_HELD_MAX:
                 reason = "the node has not joined yet, and too much waits for that"
                 self.engine.emit(PublishFailed.of(publication, reason))
@@ -526,7 +526,7 @@ class ChordPeer:
         self.ring.is_frozen = True
         self.ring.is_member = False
         for publication in self._held_publications:
-            self.engine.emit(PublishFailed.of(publication, "the node has taken leave"))
+            self.engine.emit(PublishFailed.of(publication, HAS_LEFT))
         self._held_publications = []
         for peer in self.links():
             self.ring.disconnect(peer, TAKES_LEAVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
@@ -183,6 +183,10 @@ class PublishCompleted:
         """It has ended well."""
         name = published.name
         return cls(published.id, "" if name == published.id else name)
+
+
+HAS_LEFT: Final = "the node has taken leave"
+"""Why a publication fails at a node that was told to leave before it had joined."""
 
 
 @dataclass(frozen=True, slots=True)
