@@ -332,3 +332,12 @@ def test_reading_dear_filters_is_left_out_of_the_memory_of_patterns():
     with pytest.raises(TooDearError):
         Filter.from_bytes(raw(pattern_box([f"never{n}" * 80 for n in range(20)])), 100)
     assert patterns._compiled.cache_info().currsize == before
+
+
+def test_numbers_that_no_text_can_say_are_not_read():
+    for digits in (309, 400):
+        box = [[[["a"], [0, 0, [([str(10 ** (digits - 1) * 2)], 0), None]]]], []]
+        with pytest.raises(ValueError, match="not a filter"):
+            Filter.from_bytes(raw(box))
+    large = Filter.from_bytes(raw([[[["a"], [0, 0, [([str(10**300)], 0), None]]]], []]))
+    assert large.text == "a >= 1e+300"

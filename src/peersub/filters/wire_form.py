@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -261,4 +262,7 @@ def _read_number(key: Any) -> int | float | Decimal:
     (text,) = key
     if not isinstance(text, str) or _NUMBER.fullmatch(text) is None:
         raise ValueError(text)
-    return number_key(Decimal(text))
+    number = number_key(Decimal(text))
+    if not -sys.float_info.max <= number <= sys.float_info.max:
+        raise ValueError("no text of a filter says so large a number")
+    return number
