@@ -2,8 +2,8 @@
 
 import pytest
 
-from peersub.filters.covering_index import CoveringIndex
 from peersub.overlays.chord.topology import ChordTopology
+from peersub.overlays.routing.covering_order import OrderNode
 from peersub.simulator.running import run_scenario
 from peersub.simulator.swarm import swarm_scenario
 
@@ -24,20 +24,13 @@ def plant_in_the_responsibility_arithmetic(monkeypatch):
 
 def plant_in_the_covering_shortcut(monkeypatch):
     """A filter that only overlaps another may be taken for covered, and is not forwarded."""
-    original = CoveringIndex.coverers
+    original = OrderNode.covers
 
-    def coverers(self, node):
-        found = list(original(self, node))
-        overlapping = (
-            other
-            for other in self.nodes.values()
-            if other not in found
-            and other.digest < node.digest
-            and other.filter.overlaps(node.filter)
-        )
-        return [*found, *list(overlapping)[:1]]
+    def covers(self, specific, *allowance):
+        is_planted = self.digest < specific.digest and self.filter.overlaps(specific.filter)
+        return is_planted or original(self, specific, *allowance)
 
-    monkeypatch.setattr(CoveringIndex, "coverers", coverers)
+    monkeypatch.setattr(OrderNode, "covers", covers)
 
 
 def plant_in_the_successor_promotion(monkeypatch):

@@ -175,6 +175,38 @@ def test_the_first_are_ready_while_others_still_come():
     assert len(network.ready) == 800
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_ready_are_only_those_whose_rows_were_told_also_if_they_came_during_an_update(seed):
+    random = Random(seed)
+    network = FilterNetwork(
+        random_tree(2, random),
+        StrategySettings(),
+        random,
+        rows_per_turn=3,
+        rows_told_per_turn=2,
+        rows_per_message=1,
+    )
+    network.connect_all()
+    network.run()
+    home = PeerId("n0")
+
+    def check(peer, name):
+        number = int(name[1:])
+        event = Publication("e", {"symbol": f"S{number % 50}", "price": number + 1})
+        assert network.peers[PeerId("n1")].matches(home, event, (0, 1)), name
+
+    network.on_ready = check
+    for number in range(300):
+        network.peers[home].subscribe(f"s{number}", wanted(number))
+        if random.random() < 0.3:
+            network.flush(home)
+        for _ in range(random.randrange(3)):
+            network.step()
+    network.flush(home)
+    network.run()
+    assert len(network.ready) == 300
+
+
 # --- rows --------------------------------------------------------------------------------------
 
 

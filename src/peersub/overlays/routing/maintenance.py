@@ -427,7 +427,8 @@ class FilterMaintenance:
                 # Whoever asked lets go of what it holds: it must get all that is known.
                 continue
             self._due.pop(peer, None)
-            if not publisher.outgoing:
+            was_sending = bool(publisher.outgoing)
+            if not was_sending:
                 rows = combination.rows(self._served(peer, publisher), publisher.scope)
                 if is_asked or rows is not publisher.sent:
                     self._answers.pop(peer, None)
@@ -436,7 +437,8 @@ class FilterMaintenance:
             for update in publisher.next_updates(rows_left):
                 rows_left -= len(update.added) + len(update.removed)
                 self._send(peer, update)
-            if publisher.outgoing or peer in self._answers:
+            if was_sending or publisher.outgoing or peer in self._answers:
+                # What has changed since the update was begun is told in the next one.
                 self._due[peer] = None
 
     def _end_waves(self) -> None:
