@@ -8,7 +8,7 @@ ACKNOWLEDGED_MS = 2
 """An event that is published at 1 ms."""
 
 
-def checked(copies: int = 2, *, is_known: bool = True, tell=lambda checker: None, gone: str = ""):
+def check(copies: int = 2, *, is_known: bool = True, tell=lambda checker: None, gone: str = ""):
     """What is missing after an event for s1 was acknowledged, and somebody told of its fate."""
     checker = DurableChecker(copies)
     checker.is_known = lambda name, node: is_known
@@ -25,38 +25,38 @@ MISSING = [("s1", "e1")]
 
 
 def test_what_was_acknowledged_is_owed():
-    assert checked() == MISSING
-    assert checked(tell=lambda checker: checker.took(3, "s1", "e1", again=False)) == []
+    assert check() == MISSING
+    assert check(tell=lambda checker: checker.took(3, "s1", "e1", again=False)) == []
 
 
 def test_an_event_may_be_missing_when_as_many_disks_as_hold_it_are_lost():
     def lose(*nodes: str):
         return lambda checker: [checker.lost("s1", "e1", node) for node in nodes]
 
-    assert checked(tell=lose("n1")) == MISSING
-    assert checked(tell=lose("n1", "n1")) == MISSING
-    assert checked(tell=lose("n1", "n2")) == []
-    assert checked(copies=3, tell=lose("n1", "n2")) == MISSING
+    assert check(tell=lose("n1")) == MISSING
+    assert check(tell=lose("n1", "n1")) == MISSING
+    assert check(tell=lose("n1", "n2")) == []
+    assert check(copies=3, tell=lose("n1", "n2")) == MISSING
 
 
 def test_an_event_may_be_missing_where_the_consumer_was_told_of_a_gap():
     def gap(since_ms: int, until_ms: int | None):
         return lambda checker: checker.gap("s1", since_ms, until_ms)
 
-    assert checked(tell=gap(ACKNOWLEDGED_MS, None)) == []
-    assert checked(tell=gap(ACKNOWLEDGED_MS, 1)) == []
-    assert checked(tell=gap(ACKNOWLEDGED_MS + 1, None)) == MISSING
-    assert checked(tell=gap(0, 0)) == MISSING
+    assert check(tell=gap(ACKNOWLEDGED_MS, None)) == []
+    assert check(tell=gap(ACKNOWLEDGED_MS, 1)) == []
+    assert check(tell=gap(ACKNOWLEDGED_MS + 1, None)) == MISSING
+    assert check(tell=gap(0, 0)) == MISSING
 
     def served_before(checker: DurableChecker) -> None:
         checker.gap("s1", 0, None)
         checker.ready(0, "s1")
 
-    assert checked(tell=served_before) == MISSING
+    assert check(tell=served_before) == MISSING
 
 
 def test_an_event_may_be_missing_that_nobody_could_take_and_nobody_replays():
-    assert checked(is_known=False) == MISSING
-    assert checked(is_known=False, gone="n2") == MISSING
-    assert checked(is_known=False, gone="n1") == []
-    assert checked(is_known=True, gone="n1") == MISSING
+    assert check(is_known=False) == MISSING
+    assert check(is_known=False, gone="n2") == MISSING
+    assert check(is_known=False, gone="n1") == []
+    assert check(is_known=True, gone="n1") == MISSING

@@ -167,7 +167,10 @@ class MemoryResult:
         """What is wrong, in words."""
         found = []
         if self.grown_bytes > self.bound_bytes + MARGIN_BYTES:
-            found.append(f"memory has grown by {self.grown_bytes:,} bytes: {self.bound_bytes:,}")
+            found.append(
+                f"memory has grown by {self.grown_bytes:,} bytes, beyond its bound of "
+                f"{self.bound_bytes:,}"
+            )
         if not self.judgement.is_clean or self.judgement.failed:
             found.append(f"deliveries: {self.judgement.as_dict()}")
         return found

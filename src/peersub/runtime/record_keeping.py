@@ -62,7 +62,10 @@ class RecordKeeping:
         `then` runs for each, with its token, when it is there, or with the reason for which it
         never will be.
         """
-        parts = [(token, list(self._changes(record))) for token, record in records]
+        self._write([(token, list(self._changes(record))) for token, record in records], then)
+
+    def _write(self, parts: list[tuple[int, list[Change]]], then: OnPersisted) -> None:
+        """Write the changes of records together, or one record at a time if one is refused."""
         changes = [change for _, part in parts for change in part]
 
         def stored() -> None:
@@ -70,28 +73,18 @@ class RecordKeeping:
                 then(token, None)
 
         def refused(reason: str) -> None:
-            # One of them is to blame, and the others have nothing to do with it.
-            if len(parts) == 1:
+            if len(parts) > 1:
+                # One of them is to blame, and the others have nothing to do with it.
+                for part in parts:
+                    self._write([part], then)
+            else:
                 self._forget_kept(changes)
                 then(parts[0][0], reason)
-                return
-            for token, part in parts:
-                self._persist_one(token, part, then)
 
         if changes:
             self._submit(changes, stored, refused)
         else:
             self._loop.call_soon(stored)
-
-    def _persist_one(self, token: int, changes: list[Change], then: OnPersisted) -> None:
-        def refused(reason: str) -> None:
-            self._forget_kept(changes)
-            then(token, reason)
-
-        if changes:
-            self._submit(changes, lambda: then(token, None), refused)
-        else:
-            then(token, None)
 
     def _forget_kept(self, changes: Iterable[Change]) -> None:
         """Events are not on disk after all."""
