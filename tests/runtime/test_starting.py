@@ -216,3 +216,42 @@ def test_a_node_that_names_itself_in_other_words_begins_alone() -> None:
             await stop_all([alone])
 
     asyncio.run(run())
+
+
+def alias(address: str) -> str:
+    """Another address of the same node."""
+    return address.replace("127.0.0.1", "localhost")
+
+
+@pytest.mark.parametrize("overlay", ["chord", "flood"])
+def test_nodes_that_are_named_by_other_addresses_start_at_once(overlay: str) -> None:
+    async def run() -> None:
+        addresses = free_addresses(3)
+        nodes = [node(each, [*map(alias, addresses)], overlay) for each in addresses]
+        try:
+            await asyncio.gather(*(each.start() for each in nodes))
+            await until_one(nodes)
+        finally:
+            await stop_all(nodes)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "overlay", ["chord", "flood", "tree", "containment", "similarity", "dag", "reach"]
+)
+def test_one_joins_by_another_address_of_the_first_which_is_not_there_yet(overlay: str) -> None:
+    async def run() -> None:
+        first, second = free_addresses(2)
+        named = [alias(first), alias(second)]
+        joining, beginning = node(second, named, overlay), node(first, named, overlay)
+        starting = asyncio.create_task(joining.start())
+        try:
+            await beginning.start()
+            await starting
+            await until(lambda: first in joining.status()["links"], "linked by its name")
+            assert not any(each in joining.status()["links"] for each in named)
+        finally:
+            await stop_all([joining, beginning])
+
+    asyncio.run(run())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import ssl
 from ipaddress import ip_address
 
-__all__ = ["is_anywhere", "join_address", "split_address", "words_of"]
+__all__ = ["is_anywhere", "is_own_address", "join_address", "split_address", "words_of"]
 
 PORT_MAX = 65_535
 
@@ -42,6 +44,36 @@ def is_anywhere(host: str) -> bool:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+async def is_own_address(address: str, listen: str) -> bool:
+    """Whether whoever dials the address reaches the node that listens there, and nobody else."""
+    (host, port), (own_host, own_port) = split_address(address), split_address(listen)
+    if port != own_port:
+        return False
+    hosts, own_hosts = await _look_up(host), await _look_up(own_host)
+    if is_anywhere(own_host):
+        return bool(hosts) and all(map(_is_of_this_machine, hosts))
+    return bool(hosts) and hosts <= own_hosts
+
+
+async def _look_up(host: str) -> set[str]:
+    """The host's numeric addresses; none if nobody knows it."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(address[0]) for *_, address in found}
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Whether the numeric address is one of this machine: no other can be bound to."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+            trial.bind((host, 0))
+    except OSError:
+        return False
+    return True
 
 
 def join_address(host: str, port: int) -> str:

@@ -136,6 +136,10 @@ class Outside(Protocol):
         """Congestion has ended."""
         ...
 
+    def on_name_found(self, address: str, name: str) -> None:
+        """The node at an address has this name."""
+        ...
+
 
 Observer = Callable[[int, Cause, list[Effect]], None]
 """Is told each cause with its time and effects: the trace."""
@@ -304,6 +308,10 @@ class Driver:
         if refused:
             _log.warning("no link with %s: %s", node, reason)
         self.tell(ConnectFailed(node, reason, refused))
+
+    def on_name_found(self, address: str, name: str) -> None:
+        """The node at an address that was dialled has this name; there is no link yet."""
+        self._outside.on_name_found(address, name)
 
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""

@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from peersub.filters.filter import Filter
@@ -40,9 +39,10 @@ from peersub.overlays.core.rumours import RUMOUR_SLOT
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.runtime.abandoning import watch_abandoned
-from peersub.runtime.addresses import is_anywhere, join_address, split_address
+from peersub.runtime.addresses import is_anywhere, is_own_address, join_address, split_address
 from peersub.runtime.body_reading import BodyReader
 from peersub.runtime.clock import Clock
+from peersub.runtime.columns import has_columns, load_columns
 from peersub.runtime.connection import HUNG_UP, Connection
 from peersub.runtime.counters import Counters
 from peersub.runtime.driver import Driver, Observer
@@ -87,28 +87,12 @@ class StartError(RuntimeError):
     """The node cannot take part: the text says why, and what to do."""
 
 
-def _has_columns() -> bool:
-    """Whether this installation can take events in columns."""
-    return all(find_spec(name) is not None for name in ("numba", "numpy", "pyarrow"))
-
-
 def _no_way_in(contacts: Sequence[str], reasons: Mapping[str, str]) -> str:
     """Why a node could not join, by what is known of each that it asked."""
     named = contacts[:CONTACTS_SAID_MAX]
     told = [f"{contact} ({reasons.get(contact, 'no answer')})" for contact in named]
     more = f" and {len(contacts) - len(named)} more" if len(contacts) > len(named) else ""
     return f"cannot join via {', '.join(told)}{more}"
-
-
-def _load_columns() -> None:
-    """Load all that matches events in columns."""
-    import pyarrow as pa
-
-    from peersub.matching.filter_batches import FilterBatches
-
-    filters = FilterBatches()
-    filters.use([Filter("price > 1 AND symbol = 'A'")])
-    filters.match(pa.table({"price": [1.5, 2.0], "symbol": ["A", "B"]}))
 
 
 ClientHandler: TypeAlias = Callable[[Connection, Sequence[Message]], bool]
@@ -149,7 +133,8 @@ class LiveNode:
         self._figures = NodeFigures(self._clock.now_ms)
         self._observer = observer
         self._overlay_settings = live_settings(settings.overlay, settings.overlay_settings)
-        self._name = ""
+        self._name = self._listens_at = ""
+        self._contacts: tuple[str, ...] = ()
         self._driver: Driver | None = None
         self._transport: Transport | None = None
         self._sinks: dict[str, Sink] = {}
@@ -188,7 +173,7 @@ class LiveNode:
         if self.takes_batches:
             # It takes a second, in which neighbours would get no sign of life: so before there are
             # any, who may send a batch at once.
-            await asyncio.to_thread(_load_columns)
+            await asyncio.to_thread(load_columns)
         store = self._open_store()
         incarnation = store.incarnation
         security = self.security
@@ -211,7 +196,8 @@ class LiveNode:
             raise StartError(
                 f"cannot listen on {settings.listen}: {error.strerror or error}"
             ) from None
-        self._name = settings.advertise or join_address(host, bound[1])
+        self._listens_at = join_address(host, bound[1])
+        self._name = settings.advertise or self._listens_at
         transport.name = self._name
         overlay = kind.make(PeerId(self._name, incarnation), settings.seed, self._overlay_settings)
         node = Node(
@@ -278,13 +264,14 @@ class LiveNode:
         """
         driver, given = self._running(), self.settings.join
         kind = overlay_kind(self.settings.overlay)
-        contacts = tuple(contact for contact in given if contact != self._name)
-        begins = not contacts or (given[0] == self._name and not kind.begins_alone)
+        own = [each for each in given if await is_own_address(each, self._listens_at)]
+        contacts = self._contacts = tuple(n for n in given if n not in (self._name, *own))
+        begins = not contacts or (given[0] not in contacts and not kind.begins_alone)
         driver.tell(Start() if begins else Join(contacts))
         say_ms: float = self._clock.now_ms() + UNANSWERED_MS
         while not driver.node.overlay.takes_part:
             refusals = driver.node.refusals
-            if contacts and all(contact in refusals for contact in contacts):
+            if contacts and all(self._name_of(each) in refusals for each in contacts):
                 await self.stop(leave=False)
                 raise StartError(_no_way_in(contacts, refusals))
             if self._clock.now_ms() > say_ms:
@@ -293,6 +280,17 @@ class LiveNode:
             await asyncio.sleep(0.01)
         if contacts and not list(driver.node.overlay.links()):
             self._warn_unanswered(contacts, "beginning a network, and trying on")
+
+    def on_name_found(self, address: str, name: str) -> None:
+        """A node has another name than this address: to join by it, it is sought by its name."""
+        driver, kind = self._running(), overlay_kind(self.settings.overlay)
+        may_join = kind.begins_alone or not driver.node.overlay.takes_part
+        if address in self._contacts and may_join:
+            driver.tell(Join(tuple(map(self._name_of, self._contacts))))
+
+    def _name_of(self, address: str) -> str:
+        """The name of the node at an address, as far as it is known."""
+        return address if self._transport is None else self._transport.name_of(address)
 
     def _warn_unanswered(self, contacts: Sequence[str], what_now: str) -> None:
         """Say that none of the nodes to join answers."""
@@ -358,7 +356,7 @@ class LiveNode:
     @property
     def takes_batches(self) -> bool:
         """Whether events may be published in columns; who reads the trace wants to see each."""
-        return self.settings.columns and self._observer is None and _has_columns()
+        return self.settings.columns and self._observer is None and has_columns()
 
     def publish_batch(
         self, batch: Batch, on_ended: OnEnded | None = None, source: str = ""

@@ -9,8 +9,8 @@ is kept. A node whose connection broke unnoticed on the other side dials again: 
 takes the place of the old one if its life and number are later, and is refused if not, so that
 bytes which somebody recorded cannot push a link away.
 
-A node that could not be reached is not dialled again for a while, which doubles (`BACKOFF_MS`):
-meanwhile the answer is the same, at once.
+A node may be dialled by another address than its name (`localhost`, an alias). Then it says its
+name, and takes no link over that connection: links are made by names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from peersub.overlays.core.identity import NODE_NAME_BYTES_MAX
 from peersub.overlays.core.link_messages import LinkAccepted, LinkOpen, LinkRejected
@@ -31,14 +31,13 @@ from peersub.runtime.accepting import MADE_ROOM, Acceptor, least_welcome
 from peersub.runtime.addresses import split_address, words_of
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
+from peersub.runtime.dial_memory import DialMemory
+from peersub.runtime.link_listener import LinkListener
 from peersub.runtime.security.rate_limit import RateLimit
 from peersub.runtime.turns import Turns
 
-__all__ = ["LinkListener", "Transport", "TransportSettings"]
+__all__ = ["Transport", "TransportSettings"]
 
-BACKOFF_MS: Final = (20, 50, 100, 200, 400)
-"""How long a node is not dialled after the first, second, … attempt in a row that failed."""
-FAILURES_KEPT_MAX: Final = 4_096
 CROSSING: Final = "the two nodes dialled each other at once"
 ENDED: Final = "the node has ended"
 
@@ -58,38 +57,6 @@ class TransportSettings:
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
 
-class LinkListener(Protocol):
-    """Who hears of links, on the loop's thread."""
-
-    def on_link_up(self, node: str) -> None:
-        """There is a connection to the node."""
-        ...
-
-    def on_link_failed(self, node: str, reason: str, *, refused: bool) -> None:
-        """There is none to be had; `refused` if that stays so while the nodes are as they are."""
-        ...
-
-    def on_link_lost(self, node: str, reason: str) -> None:
-        """It is gone."""
-        ...
-
-    def on_link_doubt(self, node: str, *, in_doubt: bool) -> None:
-        """Nothing is heard over the connection, or something is again."""
-        ...
-
-    def on_link_messages(self, node: str, messages: Sequence[Message]) -> None:
-        """Messages of the node, in order."""
-        ...
-
-    def on_relieved(self) -> None:
-        """A connection was congested, and is no more."""
-        ...
-
-    def on_other(self, connection: Connection, messages: Sequence[Message]) -> bool:
-        """The first messages of somebody who is no node; False if it is nobody at all."""
-        ...
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A node that is being dialled."""
@@ -102,6 +69,8 @@ class _Attempt:
     """Why there is no link, or None if there is."""
     is_rejected: bool = False
     """Whether the other side has said that it will not have the link."""
+    name: str = ""
+    """What the node is called that was found at the address, if that is no name of it."""
 
 
 @dataclass(slots=True)
@@ -156,8 +125,7 @@ class Transport:
         self._check_peer = check_peer
         self._expiry = expiry
         self._attempts: dict[str, _Attempt] = {}
-        self._failures: dict[str, tuple[int, int, str, bool]] = {}
-        """Per node: failures in a row, until when it is not dialled, why, whether it refuses."""
+        self._dial_memory = DialMemory(now_ms)
         self._open: dict[Connection, None] = {}
         """All that are not gone yet, those that were let go among them."""
         self._unnamed: dict[Connection, None] = {}
@@ -225,14 +193,22 @@ class Transport:
         """Reach a node; a link that is up, or an attempt under way, is enough."""
         if node in self.links or node in self._attempts or self._is_closed:
             return
-        failures, until_ms, reason, refused = self._failures.get(node, (0, 0, "", False))
-        if failures and self._now_ms() < until_ms:
-            answer = partial(self.listener.on_link_failed, node, reason, refused=refused)
-            asyncio.get_running_loop().call_soon(answer)
+        listener, call_soon = self.listener, asyncio.get_running_loop().call_soon
+        name, failure = self._dial_memory.name(node), self._dial_memory.failure(node)
+        if name in self.links:
+            call_soon(partial(listener.on_link_failed, node, f"it is {name}", refused=False))
+            return
+        if failure is not None:
+            refused = failure.is_refused
+            call_soon(partial(listener.on_link_failed, node, failure.reason, refused=refused))
             return
         self._dialled += 1
         attempt = self._attempts[node] = _Attempt(self._dialled)
         attempt.task = asyncio.get_running_loop().create_task(self._dial(node, attempt))
+
+    def name_of(self, address: str) -> str:
+        """The name of the node at an address, as far as it is known."""
+        return self._dial_memory.name(address)
 
     def disconnect(self, node: str, reason: str) -> None:
         """Close the link once what was sent is through; nobody hears of it here."""
@@ -316,7 +292,8 @@ class Transport:
                 reason = self._refusal(connection, node)
                 refused = reason is not None
                 if reason is None:
-                    connection.send((LinkOpen(self.name, self._incarnation, attempt.number),))
+                    opening = LinkOpen(self.name, self._incarnation, attempt.number, node)
+                    connection.send((opening,))
                     reason = await attempt.answer
                     refused = attempt.is_rejected and reason != _is_itself(self.name)
         except TimeoutError:
@@ -326,17 +303,12 @@ class Transport:
             refused = isinstance(error, ssl.SSLCertVerificationError)
         if reason and self._attempts.get(node) is attempt:
             del self._attempts[node]
-            self._failed(node, reason, refused)
+            self._dial_memory.failed(node, reason, is_refused=refused)
             connection.abort(reason)
             self.listener.on_link_failed(node, reason, refused=refused)
-
-    def _failed(self, node: str, reason: str, refused: bool) -> None:
-        """Do not try again at once."""
-        failures, *_ = self._failures.pop(node, (0,))
-        pause_ms = BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
-        if len(self._failures) >= FAILURES_KEPT_MAX:
-            del self._failures[next(iter(self._failures))]
-        self._failures[node] = (failures + 1, self._now_ms() + pause_ms, reason, refused)
+            if attempt.name not in ("", self.name, self._dial_memory.name(node)):
+                self._dial_memory.named(node, attempt.name)
+                self.listener.on_name_found(node, attempt.name)
 
     def _refusal(self, connection: Connection, node: str) -> str | None:
         """Why the other end may not be taken for this node."""
@@ -347,7 +319,11 @@ class Transport:
         connection = attempt.connection
         assert connection is not None
         assert attempt.answer is not None
-        if isinstance(message, LinkAccepted):
+        name = _name_said(message)
+        if name not in ("", node) and not attempt.answer.done():
+            attempt.name = name
+            attempt.answer.set_result(_is_itself(name) if name == self.name else f"it is {name}")
+        elif isinstance(message, LinkAccepted):
             if self._attempts.get(node) is attempt:
                 del self._attempts[node]
                 attempt.answer.set_result(None)
@@ -423,7 +399,7 @@ class Transport:
             return
         self._on_answer(*found, messages[0])
         if len(messages) > 1 and connection in self._node_of:
-            self.listener.on_link_messages(found[0], messages[1:])
+            self.listener.on_link_messages(self._node_of[connection], messages[1:])
 
     def _on_first(self, connection: Connection, messages: Sequence[Message]) -> None:
         first = messages[0]
@@ -446,6 +422,8 @@ class Transport:
         if reason is not None:
             self._counters.add("a node that was refused")
             self._turn_away(connection, LinkRejected(reason))
+        elif first.target not in ("", self.name):
+            self._turn_away(connection, LinkRejected(f"it is {self.name}", name=self.name))
         elif self._may_replace(first):
             del self._unnamed[connection]
             self._welcome()
@@ -495,7 +473,7 @@ class Transport:
 
     def _link(self, node: str, connection: Connection, incarnation: int, number: int) -> None:
         connection.trust()
-        self._failures.pop(node, None)
+        self._dial_memory.linked(node)
         self.links[node] = _Link(connection, incarnation, number)
         self._node_of[connection] = node
         self.listener.on_link_up(node)
@@ -588,6 +566,13 @@ class Transport:
         for connection in suspects:
             self._counters.add("a silent link that was given up")
             connection.abort("nothing was heard of it for too long")
+
+
+def _name_said(message: Message) -> str:
+    """What a node that was dialled says that it is called, if it does."""
+    if isinstance(message, LinkAccepted):
+        return message.node
+    return message.name if isinstance(message, LinkRejected) else ""
 
 
 def _is_itself(node: str) -> str:

@@ -404,10 +404,10 @@ class ChordPeer:
             self.ring.move(key)
 
     def _join(self, contacts: tuple[str, ...], now_ms: int) -> None:
-        if self.phase in (Phase.JOINING, Phase.MEMBER):
-            self.engine.emit(Drop("this node takes part already"))
-            return
         self.splits.probing.add_contacts(contacts, now_ms)
+        if self.phase in (Phase.JOINING, Phase.MEMBER):
+            self.joining.learn(contacts)
+            return
         former = self.stabilising.neighbours_stored
         if any(node != self.me.node for node in (*contacts, *former)):
             self.phase = Phase.JOINING

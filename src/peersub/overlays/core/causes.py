@@ -65,7 +65,8 @@ class Restored:
 class Join:
     """Take part in the network that these nodes belong to; the first that answers is asked.
 
-    The node itself may be among them, and nodes that are not there yet.
+    The node itself may be among them, and nodes that are not there yet. Said again, it adds
+    contacts: nodes whose names are known only now, since other addresses of them were given.
     """
 
     contacts: tuple[str, ...]

@@ -158,6 +158,8 @@ class LinkOpen(Message):
     node: str
     incarnation: int
     number: int
+    target: str = ""
+    """Which node was dialled: one of another name rejects the link, and says its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class LinkRejected(Message):
 
     reason: str
     crossing: bool = False
+    name: str = ""
+    """What the node is called, if another one was dialled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,11 +208,12 @@ class FloodPeer:
             case Start():
                 pass
             case Join(contacts):
-                self._contacts = tuple(node for node in contacts if node != self.me.node)
-                self._awaited = dict.fromkeys(self._contacts)
-                for node in contacts:
+                new = [node for node in contacts if node not in (self.me.node, *self._contacts)]
+                self._contacts = (*self._contacts, *new)
+                self._awaited.update(dict.fromkeys(new))
+                for node in new:
                     self._learn(node)
-                self._search(at_least=len(self._contacts))
+                self._search(at_least=len(new))
             case PeerConnected(peer):
                 self._on_connected(peer)
             case PeerLost(peer):
