@@ -32,6 +32,8 @@ MENDED = {
     MIRRORS_FROM + 1_001_759: "who stands in sends events to one that does not hold, and is silent",
     MIRRORS_FROM + 2_000_045: "a holder takes one for its leader that was let go, and only watches",
     MIRRORS_FROM + 4_200_022: "a node is told to leave before it could join, across a split",
+    MIRRORS_FROM + 5_000_255: "former helpers watch for a home that is suspended",
+    MIRRORS_FROM + 5_000_524: "reserves watch for a home that is suspended",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

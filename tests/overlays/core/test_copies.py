@@ -175,6 +175,53 @@ def test_who_is_needed_no_more_goes_on_watching_for_what_comes_late():
     assert world.peers[former].duties.is_idle and ("h", "s") not in world.disks[former].mirrored
 
 
+def watching_world(away_max_ms: int) -> tuple[MirrorWorld, str]:
+    """A world in which former mirrors of h go on watching, and the one that others ask last."""
+    settings = replace(WATCHED, linger_ms=300_000, reserves=0, away_max_ms=away_max_ms)
+    world = watched_world("huvwxyz", settings)
+    former = ""
+    for _ in range(2):
+        former = world.peers["h"].home.mirror or ""
+        world.stop(former)
+        world.pass_ms(SETTINGS.lost_ms + 1_000)
+        world.start(former)
+        world.link_all()
+        world.pass_ms(10_000)
+        assert former not in world.mirrors_of("h") and ("h", "s") in world.served[former]
+    return world, former
+
+
+def test_who_still_watches_for_a_suspended_home_learns_that_nothing_is_owed():
+    world, former = watching_world(away_max_ms=10_000)
+    world.stop("h")
+    world.pass_ms(12_000)
+    assert former in world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(5_000)
+    assert world.answers(7) == {former: ""} and world.on_disks("h", "s", "e1") == []
+
+
+def test_who_watches_and_did_not_hear_of_the_end_asks_the_home():
+    world, former = watching_world(away_max_ms=1_000_000)
+    world.unlink("h", former)
+    world.unsubscribe("h", "s")
+    world.settle()
+    assert former in world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(1_000)
+    assert world.answers(7) == {former: ""} and world.peers[former].duties.is_idle
+
+
+def test_who_watches_turns_from_one_that_is_silent_to_the_next_at_once():
+    world, former = watching_world(away_max_ms=1_000_000)
+    world.unlink("h", former)
+    world.unsubscribe("h", "s")
+    world.settle()
+    world.stop("h")
+    # Those that were told to forget look after nothing, and say nothing.
+    assert former in world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(SETTINGS.lost_ms + 1_500)
+    assert world.answers(7) == {former: ""} and len(world.on_disks("h", "s", "e1")) == 2
+
+
 def test_reserves_have_replayed_what_nobody_watched_for():
     world = watched_world("hvwxyz", replace(WATCHED, reserves=2))
     home = world.peers["h"].home

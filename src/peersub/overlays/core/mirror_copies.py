@@ -386,11 +386,10 @@ class Copies:
         unit, rows = held.place
         key = home, unit
         group = self._group_of(home)
-        if group is None and home != self._me:
-            return
         wanted = without({name: rows[name] for name in names}, self._safe.get(key))
         if group is None or not wanted:
-            # Nothing is owed to those names that have ended.
+            # Nothing is owed to those names that have ended, nor to a home that is suspended: who
+            # still watches for it has not heard of that.
             self._queue(self._said_safe, node, home, unit, rows)
         elif group.stores and self._open_rows < OPEN_MAX:
             missing = held.within(wanted)
@@ -476,6 +475,10 @@ class Copies:
                 what = known.missing_at(node)
                 has_room = self._push_to(home, known, node, what, group, slice_) and has_room
             return has_room
+        if _is_silent(home, known, group.leader, group):
+            self._forget(home, group.leader)
+            known.pause_ms = 0  # The next one is asked at the next tick.
+            return False
         return self._push_to(home, known, group.leader, known.wanted, group, slice_)
 
     def _push_to(
@@ -490,7 +493,7 @@ class Copies:
         """Send a leader or a holder some events; who never says anything about them is none."""
         if not what:
             return True
-        if known.asked.get(node, 0) >= group.asked_max and node != home:
+        if _is_silent(home, known, node, group):
             self._forget(home, node)
         elif not self._push(home, known, node, what, slice_):
             return False
@@ -577,3 +580,8 @@ class Copies:
                         some = tuple(event_ids[start : start + IDS_PER_MESSAGE_MAX])
                         self._send(node, by_ids(home, (KeptFor(names, some),)))
             queue.clear()
+
+
+def _is_silent(home: str, known: _Open, node: str, group: Group) -> bool:
+    """Whether a node was asked often enough about events, and has said nothing of them."""
+    return known.asked.get(node, 0) >= group.asked_max and node != home

@@ -127,9 +127,9 @@ class MirrorSide:
     # --- the group -----------------------------------------------------------------------------
 
     def group(self, home: str) -> Group | None:
-        """Who looks after a home, as this node sees it."""
+        """Who looks after a home, as this node sees it; None where nobody waits for it."""
         ward = self._homes.get(home)
-        if ward is None:
+        if ward is None or ward.is_suspended:
             return None
         if not ward.counts:
             return Group(self._me, ward.stores)
@@ -163,9 +163,14 @@ class MirrorSide:
             ward.holders = (*ward.holders[1 - MEMBERS_MAX :], node)
 
     def forget_member(self, home: str, node: str) -> None:
-        """A node that was told to look after the home does not; it may go on asking."""
+        """A node that was told to look after the home does not; it may go on asking.
+
+        The home knows who does, or that nothing is to be looked after any more.
+        """
         ward = self._homes.get(home)
         if ward is not None:
+            if home not in self._links:
+                self._emit(Connect(home))
             ward.holders = _others(ward.holders, node)
             ward.witnesses = _others(ward.witnesses, node)
             ward.silent = (*_others(ward.silent, node)[1 - MEMBERS_MAX :], node)
@@ -438,7 +443,7 @@ class MirrorSide:
             ):
                 continue
             is_away = ward.away_ms is not None and now_ms - ward.away_ms >= self._settings.lost_ms
-            if is_away and group.leader == self._me and not ward.is_suspended:
+            if is_away and group.leader == self._me:
                 self._fill_group(home, ward, group, now_ms)
 
     def _fill_group(self, home: str, ward: Ward, group: Group, now_ms: int) -> None:
