@@ -16,6 +16,7 @@ from peersub.overlays.core.effects import Connect, Disconnect, Send, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.simulator.network import DriverRuleError
 from simulator.toys import Numbered, simulate_toys, toy
+from wire.samples import MESSAGES
 
 
 def linked(*names, **settings):
@@ -349,3 +350,33 @@ def test_who_crashes_while_it_stands_still_is_gone():
     assert simulation.in_flight == 0
     assert toy(simulation, "b").numbers() == []
     assert len(toy(simulation, "a").causes(PeerLost)) == 1
+
+
+# --- turns -------------------------------------------------------------------------------------
+
+
+def arriving(simulation, *messages, run_ms=10_000):
+    """What a receiver takes of these, in its order."""
+    simulation.carry_out("a", [Send(PeerId("b"), messages)])
+    simulation.run_for(run_ms)
+    return [m for _, cause in toy(simulation, "b").seen for m in getattr(cause, "messages", ())]
+
+
+def test_events_overtake_filters_and_all_else_waits_behind_them():
+    rows, event, later = (MESSAGES[name] for name in ("filter-update", "notify", "confirm"))
+    told = (later, rows, later, event, rows)
+    assert arriving(linked("a", "b"), *told) == list(told)
+    simulation = linked("a", "b", turn_ms=50)
+    assert arriving(simulation, *told) == [later, event, rows, later, rows]
+    assert simulation.in_flight == 0
+
+
+def test_a_connection_that_closes_takes_along_what_has_not_had_its_turn():
+    rows, event = MESSAGES["filter-update"], MESSAGES["notify"]
+    simulation = linked("a", "b", turn_ms=10_000, seed=3)
+    assert event in arriving(simulation, *(rows for _ in range(200)), event, run_ms=10)
+    simulation.crash(["a"])
+    simulation.run_until_idle(100_000)
+    taken = toy(simulation, "b").causes(Received)
+    assert 1 < len(taken) < 201 and simulation.in_flight == 0
+    assert simulation.counters.lost == 201 - len(taken)

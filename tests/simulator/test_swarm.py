@@ -14,6 +14,7 @@ from peersub.simulator.swarm import (
     NODES_DRAWN_MAX,
     STARTS_FROM,
     SUBSETS_FROM,
+    TURNS_FROM,
     swarm_scenario,
 )
 
@@ -52,6 +53,15 @@ def test_chord_meets_every_fault_and_every_strategy():
     assert faults | {"leave", "join", "calm", "after", "unsubscribed"} == phases
     strategies = {scenario.settings["strategy"] for scenario in chords}
     assert strategies == {"simple", "identity", "covering", "perfect", "imperfect"}
+
+
+def test_events_overtake_filters_and_slices_are_small():
+    before = swarm_scenario(TURNS_FROM - 1, "chord")
+    assert not before.network.turn_ms and "rows_told_per_turn" not in before.settings
+    later = [swarm_scenario(TURNS_FROM + number, "chord") for number in range(60)]
+    assert {each.network.turn_ms for each in later} == {0, 2, 20, 60}
+    for name in ("rows_per_turn", "rows_told_per_turn", "rows_per_message"):
+        assert len({each.settings[name] for each in later}) == 3
 
 
 def test_nodes_start_cold_and_start_again_alone():

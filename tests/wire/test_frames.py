@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peersub.filters import Filter
-from peersub.overlays.core.link_messages import Tunnelled
+from peersub.overlays.core.link_messages import Carried, Tunnelled
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import EventStored
 from peersub.overlays.routing.messages import Confirm, FilterConfirmed, Notify
@@ -22,6 +22,7 @@ from peersub.wire import (
     encode_record,
     sealed,
 )
+from peersub.wire.frames import tag_told
 from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, BODY_BYTES_MAX, FRAME_BYTES_MAX
 from strategies import examples
 from wire import samples
@@ -46,6 +47,16 @@ def fed(pieces: list[bytes]) -> tuple[list[Any], int, str | None]:
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     bounds = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
     return [data[start:end] for start, end in pairwise(bounds)]
+
+
+@pytest.mark.parametrize("name", samples.MESSAGES)
+def test_the_tag_of_a_message_is_known_without_its_bytes(name):
+    told: list[int] = []
+    decoder = FrameDecoder()
+    decoder.puts_aside = lambda tag: bool(told.append(tag))
+    for message in (samples.MESSAGES[name], Carried(1, 2, 3, 0, samples.MESSAGES[name])):
+        decoder.feed(encode(message))
+        assert told.pop() == tag_told(message)
 
 
 # --- batches and pieces ----------------------------------------------------------------------

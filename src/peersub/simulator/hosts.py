@@ -9,12 +9,14 @@ over to a later connection.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from peersub.overlays.core.causes import Cause, Timer
 from peersub.overlays.core.effects import Effect
 from peersub.overlays.core.identity import PeerId
+from peersub.overlays.core.messages import Message
 from peersub.simulator.disk import Disk
 
 __all__ = ["Channel", "Driven", "Host"]
@@ -37,6 +39,7 @@ class Channel:
     """One direction of a connection."""
 
     __slots__ = (
+        "aside",
         "back",
         "closing_ms",
         "drawn",
@@ -60,6 +63,8 @@ class Channel:
         because a schedule was shrunk, changes nothing here."""
         self.peer = receiver.peer
         """The receiver, as the sender was told of it."""
+        self.aside: deque[Message] = deque()
+        """What has arrived and waits for its turn: events overtake it."""
         self.is_cut = False
         self.in_doubt = False
         """Whether the sender was told that nothing is heard of the receiver."""

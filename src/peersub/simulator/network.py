@@ -10,7 +10,9 @@ A host that stands still keeps its connections, and takes nothing from them unti
 is let in meanwhile. Others doubt it, and give it up, as they would a connection that was cut.
 
 On a connection single messages may be lost, doubled or overtaken, as if it were UDP, where the
-settings say so; else they keep their order.
+settings say so; else they keep their order. Where messages wait for their `turn_ms`, a receiver
+puts those with filters aside, as a live one does (`runtime/connection`): events overtake them, what
+else comes waits behind them, and a connection that closes takes along what has not had its turn.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from peersub.simulator.clock import Clock
 from peersub.simulator.counters import Counters
 from peersub.simulator.hosts import NOT_CLOSING, Channel, Host
 from peersub.simulator.settings import NetworkSettings
+from peersub.wire.frames import FILTER_TAGS, tag_told
 
 __all__ = ["DriverRuleError", "Network"]
 
@@ -407,7 +410,43 @@ class Network:
             self._counters.lost += len(messages)
             return
         receiver.received += len(messages)
-        self._tell(receiver, Received(back.peer, messages))
+        if self._settings.turn_ms:
+            messages = self._overtaking(channel, messages)
+        if messages:
+            self._tell(receiver, Received(back.peer, messages))
+
+    def _overtaking(self, channel: Channel, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Those that do not wait for a turn; the others are put aside."""
+        at_once: list[Message] = []
+        for message in messages:
+            tag = tag_told(message)
+            if tag not in FILTER_TAGS and not (channel.aside and tag):
+                at_once.append(message)
+                continue
+            if not channel.aside:
+                self._plan_turn(channel)
+            channel.aside.append(message)
+        return tuple(at_once)
+
+    def _plan_turn(self, channel: Channel) -> None:
+        # Mostly short: who is slow for long takes less than comes, and is never quiet.
+        wait_ms = int(channel.share() ** 8 * (self._settings.turn_ms + 1))
+        self._plan(wait_ms, self._take_turn, (channel,))
+
+    def _take_turn(self, channel: Channel) -> None:
+        """The first message that was put aside has its turn."""
+        receiver = channel.receiver
+        if receiver.is_put_off(self._take_turn, channel):
+            return
+        self.in_flight -= 1
+        if receiver.links.get(channel.sender.name) is not channel.back:
+            self._counters.lost += len(channel.aside)
+            channel.aside.clear()
+            return
+        message = channel.aside.popleft()
+        if channel.aside:
+            self._plan_turn(channel)
+        self._tell(receiver, Received(channel.back.peer, (message,)))
 
     # --- time ----------------------------------------------------------------------------------
 

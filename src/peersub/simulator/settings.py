@@ -27,6 +27,9 @@ class NetworkSettings:
         connect_failed_ms: an attempt to reach a node that cannot be reached fails after this long.
         disk_ms: a record is on disk after this long.
         consumer_ms: a consumer takes an event after this long.
+        turn_ms: messages that bring filters, and those behind them that bring no event, wait up to
+            so long for their turn, each by itself, and events overtake them, as live nodes have it;
+            0 keeps each link in order.
         leave_limit_ms: a node that takes leave is switched off after this long at the latest.
 
     Raises:
@@ -46,6 +49,7 @@ class NetworkSettings:
     disk_ms: int = 2
     consumer_ms: int = 5
     leave_limit_ms: int = 10_000
+    turn_ms: int = 0
 
     def __post_init__(self) -> None:
         for each in fields(self):

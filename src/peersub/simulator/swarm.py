@@ -28,6 +28,7 @@ __all__ = [
     "STALLS_FROM",
     "STARTS_FROM",
     "SUBSETS_FROM",
+    "TURNS_FROM",
     "swarm_scenario",
 ]
 
@@ -57,6 +58,10 @@ overlay merges networks: what the seeds before mean does not change."""
 MIRRORS_FROM = 3_000_000
 """Seeds from here on have durable subscriptions with copies, which may be suspended, on chord: what
 the seeds before mean does not change."""
+
+TURNS_FROM = 9_000_000
+"""Seeds from here on let events overtake filters on links, and slice work finely: what the seeds
+before mean does not change."""
 
 NODES_DRAWN_MAX = 40
 STEPS_DRAWN_MAX = 3_000_000
@@ -160,7 +165,23 @@ def swarm_scenario(seed: int, overlay: str | None = None) -> Scenario:
         scenario = _with_starts(scenario)
     if seed >= MIRRORS_FROM and scenario.overlay == "chord":
         scenario = _with_mirrors(scenario)
+    if seed >= TURNS_FROM:
+        scenario = _with_turns(scenario)
     return scenario if seed < BATCHES_FROM else _with_batches(scenario)
+
+
+def _with_turns(scenario: Scenario) -> Scenario:
+    """The same, with filters that events overtake, and work in small slices."""
+    random = Random(f"swarm/{scenario.seed}/turns")
+    network = replace(scenario.network, turn_ms=random.choice((0, 2, 20, 60)))
+    settings = dict(scenario.settings)
+    if _TRAITS[scenario.overlay].routes_by_filters:
+        settings |= {
+            "rows_per_turn": random.choice((64, 2, 1)),
+            "rows_told_per_turn": random.choice((1_024, 16, 1)),
+            "rows_per_message": random.choice((256, 8, 1)),
+        }
+    return replace(scenario, network=network, settings=settings)
 
 
 def _with_mirrors(scenario: Scenario) -> Scenario:

@@ -124,6 +124,11 @@ class Codec:
         plan = self._plan_of_class.get(kind)
         return plan is not None and (plan.is_about_event or kind is NotifyBatch)
 
+    def tag_at_front(self, kind: type) -> int:
+        """The tag that begins messages of this kind; 0 where the event comes first."""
+        plan = self._plan_of_class[kind]
+        return 0 if plan.is_about_event else plan.tag
+
     # --- writing ---------------------------------------------------------------------------------
 
     def payload(self, message: Any) -> bytes:

@@ -28,6 +28,7 @@ __all__ = [
     "encode_batch",
     "encode_record",
     "patterns_seen",
+    "tag_told",
     "write_frames",
 ]
 
@@ -72,6 +73,11 @@ def write_frames(messages: Iterable[Message], pieces: list[Any]) -> int:
 def carries_event(message: Message) -> bool:
     """Whether the message, or what it carries, brings an event: such may be dropped if need be."""
     return _MESSAGES.is_about_event(type(unwrapped(message)))
+
+
+def tag_told(message: Message) -> int:
+    """What `FrameDecoder.puts_aside` is told of the frame of a message."""
+    return _MESSAGES.tag_at_front(type(message.message if type(message) is Carried else message))
 
 
 def patterns_seen() -> bool:
