@@ -200,6 +200,30 @@ def test_who_still_watches_for_a_suspended_home_learns_that_nothing_is_owed():
     assert world.answers(7) == {former: ""} and world.on_disks("h", "s", "e1") == []
 
 
+def test_who_has_suspended_a_home_holds_again_for_one_who_has_not():
+    """Cut off from all others it suspends; they saw the home later, and need it when that dies."""
+    world = watched_world(settings=replace(WATCHED, away_max_ms=10_000))
+    cut_off = world.peers["h"].home.mirror
+    assert cut_off is not None
+    for other in world.peers:
+        world.blocked.add(frozenset((cut_off, other)))
+        world.unlink(cut_off, other)
+    world.pass_ms(12_000)
+    assert world.disks[cut_off].mirrored["h", "s"].suspended_ms is not None
+    present = world.peers["h"].home.mirror
+    assert present not in (None, cut_off)
+    world.blocked.clear()
+    world.stop("h")
+    world.link_all()
+    for other in set(world.peers) - {present, cut_off}:
+        world.stop(other)
+    world.pass_ms(2_000)
+    assert present in world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(1_000)
+    assert world.answers(7)[present] == ""
+    assert sorted(world.on_disks("h", "s", "e1")) == sorted([present, cut_off])
+
+
 def test_who_watches_and_did_not_hear_of_the_end_asks_the_home():
     world, former = watching_world(away_max_ms=1_000_000)
     world.unlink("h", former)

@@ -247,6 +247,10 @@ class MirrorSide:
         self._set_reserve(home, ward, not is_member and not ward.stores, now_ms)
         if message.stores and not ward.stores:
             self._hold(home, ward)
+        if message.subscriptions and ward.is_suspended:
+            # Whoever asks has not suspended it: it has seen the home since.
+            ward.away_ms = now_ms
+            self._serve_again(home, ward, now_ms)
         self._take_on(home, ward, message.epoch, message.subscriptions, now_ms)
 
     def _set_reserve(self, home: str, ward: Ward, is_reserve: bool, now_ms: int) -> None:
@@ -516,6 +520,10 @@ class MirrorSide:
     def _resume(self, home: str, ward: Ward, now_ms: int) -> None:
         assert ward.suspended_ms is not None
         self._send(home, MirrorSuspended(tuple(ward.duties), ward.suspended_ms))
+        self._serve_again(home, ward, now_ms)
+
+    def _serve_again(self, home: str, ward: Ward, now_ms: int) -> None:
+        """Wait for its subscriptions again; that nobody did is still to be told to the home."""
         ward.told_ms = now_ms
         for duty in ward.duties.values():
             self._subscribe(home, duty)

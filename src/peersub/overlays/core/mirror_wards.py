@@ -73,7 +73,7 @@ class Ward:
     suspended_ms: int | None = None
     """Since when nobody waits for the subscriptions any more; on disk, until the home was told."""
     told_ms: int | None = None
-    """Since when the home is back and told of that: they are served again."""
+    """Since when they are served again: the home is told, or another has seen it since."""
     dial_ms: int = 0
     pause_ms: int = 0
     mark: str = ""
