@@ -17,7 +17,13 @@ def week(*, skip=(), twice=(), marked=False, extra=()):
     for number in range(40):
         begun_ms = number * 5
         facts.ended(
-            f"e{number}", "feed", "a", number % LEVELS, begun_ms, is_acknowledged=number != 13
+            f"e{number}",
+            "feed",
+            "a",
+            number % LEVELS,
+            begun_ms,
+            begun_ms + 1,
+            is_acknowledged=number != 13,
         )
         if (begun_ms > 110 and number % LEVELS >= 5) or number in skip:
             continue
@@ -61,11 +67,18 @@ def test_planted_mistakes_are_found(planted, kind, count):
     assert bool(verdict.problems) == bool(count)
 
 
+def test_of_what_came_twice_it_is_told_how_each_copy_came():
+    way = "over connection 2 to n3"
+    verdict = week(extra=[Received("e4", 0, 35, way=way)]).judge()
+    told = f"published at 20 ms, acknowledged at 21 ms; came at 23 ms, and at 35 ms {way}"
+    assert verdict.problems == ["1 doubled: ann/a e4", f"ann/a e4: {told}"]
+
+
 def test_what_was_not_wanted_smuggled_or_did_not_happen_is_found():
     facts = week()
     facts.granted("feed", "publish", 3, 300, 310)
-    facts.ended("late", "feed", "b", 7, 320, is_acknowledged=True)
-    facts.ended("refused", "feed", "b", 7, 320, is_acknowledged=False)
+    facts.ended("late", "feed", "b", 7, 320, 321, is_acknowledged=True)
+    facts.ended("refused", "feed", "b", 7, 320, 321, is_acknowledged=False)
     facts.received("ann/a", Received("late", 0, 330))
     facts.expected("the node comes back", holds=False)
     facts.expected("the sun rises", holds=True)

@@ -130,7 +130,7 @@ async def client_of(
         from peersub.runtime.security.permissions import Permissions as Granted
 
         permissions = Granted.nobody()
-    session = Session(name, publisher=_publisher(publisher))
+    session = Session(name, publisher=_publisher(publisher), reconnects=False)
     node, gate = served_node(settings, tls, permissions)
     await node.start()
     await session.greet(LocalLink(session, gate, on_lost=session.close))
@@ -178,7 +178,7 @@ def connect(
     chosen: Publisher | None = None
 
     async def dial(nodes: Sequence[str], *, redial: bool = False) -> tuple[Session, RemoteLink]:
-        session = Session(session_name, moves=moves, publisher=chosen)
+        session = Session(session_name, moves=moves, publisher=chosen, reconnects=redial)
         link = RemoteLink(
             session,
             nodes,

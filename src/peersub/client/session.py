@@ -21,6 +21,8 @@ from peersub.client.connection_events import ConnectionEvent, ConnectionEvents
 from peersub.client.errors import ClientError, ConnectError
 from peersub.client.publisher import Publisher
 from peersub.runtime.client_outbox import PLACE_TYPE
+from peersub.runtime.clock import Clock
+from peersub.runtime.handed_events import HandedEvents
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
@@ -144,6 +146,9 @@ class _Open(NamedTuple):
 class Session:
     """What a client has asked of its node.
 
+    Args:
+        reconnects: whether another connection follows when one is lost.
+
     Attributes:
         name: of the client, for people who look at the status of the node.
         welcome: what the node said of itself, last time.
@@ -154,7 +159,12 @@ class Session:
     """
 
     def __init__(
-        self, name: str = "", *, moves: bool = False, publisher: Publisher | None = None
+        self,
+        name: str = "",
+        *,
+        moves: bool = False,
+        publisher: Publisher | None = None,
+        reconnects: bool = True,
     ) -> None:
         self.name = name
         self.publisher = publisher or Publisher.random()
@@ -173,6 +183,9 @@ class Session:
         self._asked_for: dict[int, None] = {}
         """Those that it has not answered yet."""
         self._unready: dict[int, None] = {}
+        self._handed = HandedEvents() if reconnects else None
+        """Those of subscriptions that are not durable: their nodes remember none of them."""
+        self._now_ms = Clock().now_ms
         self._open: dict[int, _Open] = {}
         self._seen: dict[int, int] = {}
         """Of those that end next, how many of their events were not new."""
@@ -230,6 +243,8 @@ class Session:
         self._to_ask.clear()
         self._asked_for.clear()
         if was_greeted:
+            if self._handed is not None:
+                self._handed.on_lost(self._now_ms())
             for consumer in list(self._consumers.values()):
                 consumer.on_lost()
             self._say("disconnected", reason)
@@ -293,9 +308,11 @@ class Session:
         consumers = self._consumers
         for message in messages:
             if isinstance(message, Delivered | DeliveredAgain):
-                message.publication.again = isinstance(message, DeliveredAgain)
                 publication, hops = message.publication, message.hops
                 positions = message.positions or (None,) * len(message.numbers)
+                publication.again = isinstance(message, DeliveredAgain)
+                if None in positions and self._may_have_come(publication.key):
+                    publication.again = True
                 for number, position in zip(message.numbers, positions, strict=False):
                     consumer = consumers.get(number)
                     if consumer is not None:
@@ -334,10 +351,18 @@ class Session:
                 if asked is not None and not asked.done():
                     asked.set_result(message.failure)
 
+    def _may_have_come(self, key: bytes) -> bool:
+        """Whether an event may have come over a connection that is gone."""
+        return self._handed is not None and self._handed.add(key, self._now_ms())
+
     def _on_delivered_batch(self, message: DeliveredBatch) -> None:
         import numpy as np
 
         events = list(message.batch.publications())
+        if self._handed is not None:
+            may_have_come = self._handed.add_batch(message.batch, self._now_ms())
+            for event, again in zip(events, may_have_come, strict=True):
+                event.again = again
         for number, places in message.wanted:
             consumer = self._consumers.get(number)
             if consumer is not None:

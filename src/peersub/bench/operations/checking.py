@@ -29,6 +29,11 @@ class _Published:
     level: int
     begun_ms: float
     is_acknowledged: bool
+    ended_ms: float
+
+    def __str__(self) -> str:
+        what = "acknowledged" if self.is_acknowledged else "failed"
+        return f"published at {self.begun_ms:.0f} ms, {what} at {self.ended_ms:.0f} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,12 @@ class Received:
     at_ms: float
     is_marked: bool = False
     """Whether it says that it may have come before."""
+    way: str = ""
+    """Over which connection, for people."""
+
+    def __str__(self) -> str:
+        marked = "marked" if self.is_marked else ""
+        return " ".join(filter(None, (f"at {self.at_ms:.0f} ms", self.way, marked)))
 
 
 @dataclass(slots=True)
@@ -79,6 +90,8 @@ class Verdict:
     """Acknowledged, though the publisher might not publish it."""
     broken: list[str] = field(default_factory=list)
     """What was to happen, and did not."""
+    copies: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Of the first events that came twice: how each copy came, in words."""
 
     @property
     def problems(self) -> list[str]:
@@ -90,13 +103,15 @@ class Verdict:
             if pairs:
                 shown = ", ".join(f"{who} {event_id}" for who, event_id in pairs[:SHOWN_MAX])
                 found.append(f"{len(pairs):,} {kind}: {shown}")
-        return [*found, *self.broken]
+        told = [f"{who} {event_id}: {how}" for (who, event_id), how in self.copies.items()]
+        return [*found, *told, *self.broken]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             name: len(value) if isinstance(value, list) and name != "broken" else value
             for name in self.__slots__
+            if name != "copies"
             for value in (getattr(self, name),)
         }
 
@@ -125,11 +140,14 @@ class Facts:
         symbol: str,
         level: int,
         begun_ms: float,
+        ended_ms: float,
         *,
         is_acknowledged: bool,
     ) -> None:
         """A publication has ended."""
-        self._published[event_id] = _Published(publisher, symbol, level, begun_ms, is_acknowledged)
+        self._published[event_id] = _Published(
+            publisher, symbol, level, begun_ms, is_acknowledged, ended_ms
+        )
 
     def reads(self, name: str, identity: str, symbol: str, *, is_durable: bool) -> None:
         """A reader is about to subscribe."""
@@ -180,6 +198,8 @@ class Facts:
             verdict.marked += each.is_marked
             if each.event_id in seen and not each.is_marked:
                 verdict.doubled.append((name, each.event_id))
+                if len(verdict.copies) < SHOWN_MAX:
+                    verdict.copies[name, each.event_id] = self._way_of(reader, each.event_id)
             seen.add(each.event_id)
             event = self._published.get(each.event_id)
             if event is None:
@@ -189,6 +209,12 @@ class Facts:
             since_ms = max(event.begun_ms, each.attached_ms)
             if not self._may(reader.identity, "see", event.level, since_ms, each.at_ms):
                 verdict.forbidden.append((name, each.event_id))
+
+    def _way_of(self, reader: _Reader, event_id: str) -> str:
+        """What became of an event, from its publisher to each time that a reader got it."""
+        published = self._published.get(event_id, "not ended")
+        copies = [str(each) for each in reader.received if each.event_id == event_id]
+        return f"{published}; came {', and '.join(copies)}"
 
     def _judge_missing(
         self, name: str, reader: _Reader, event_ids: list[str], verdict: Verdict

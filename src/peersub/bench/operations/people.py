@@ -12,7 +12,7 @@ from typing import Final
 
 from peersub.bench.operations.checking import Facts, Received
 from peersub.bench.resilience.worker import now_ms
-from peersub.client import ClientError, PublishFailedError, connect
+from peersub.client import ClientError, ConnectionEvent, PublishFailedError, connect
 from peersub.runtime.security.settings import TlsSettings
 
 __all__ = ["LEVELS", "SYMBOLS", "Publisher", "Reader"]
@@ -102,7 +102,13 @@ class Publisher(_Person):
         except (ClientError, PublishFailedError):
             is_acknowledged = False
         self.facts.ended(
-            event_id, self.identity, symbol, level, begun_ms, is_acknowledged=is_acknowledged
+            event_id,
+            self.identity,
+            symbol,
+            level,
+            begun_ms,
+            now_ms(),
+            is_acknowledged=is_acknowledged,
         )
 
 
@@ -132,6 +138,7 @@ class Reader(_Person):
         self.is_ready = asyncio.Event()
         self._symbol = symbol
         self._durable = "week" if is_durable else None
+        self._connections = 0
         facts.reads(self.name, identity, symbol, is_durable=is_durable)
 
     async def _live(self) -> None:
@@ -150,13 +157,17 @@ class Reader(_Person):
                 f"symbol = '{self._symbol}'", durable=self._durable, auto_acknowledge=False
             ) as subscription,
         ):
+            self._connections += 1
+            client.on_connection(self._note_connection)
             ready = asyncio.create_task(self._note_ready(subscription.ready))
             try:
                 while True:
                     count = 1 if self.pause_s else TAKEN_AT_ONCE
                     for each in await subscription.take(count):
                         marked = each.event.redelivered
-                        received = Received(each.event.id, attached_ms, now_ms(), marked)
+                        way = f"over connection {self._connections} to {client.node}"
+                        way += f" in {each.hops} hops, position {each.position}"
+                        received = Received(each.event.id, attached_ms, now_ms(), marked, way)
                         self.facts.received(self.name, received)
                     await subscription.acknowledge()
                     if self.pause_s:
@@ -164,6 +175,9 @@ class Reader(_Person):
             finally:
                 ready.cancel()
                 await asyncio.gather(ready, return_exceptions=True)
+
+    def _note_connection(self, event: ConnectionEvent) -> None:
+        self._connections += event.kind == "connected"
 
     async def _note_ready(self, ready: Callable[[], object]) -> None:
         await ready()  # type: ignore[misc]
