@@ -27,6 +27,7 @@ class FakeNode:
         self.log: list[Publication] = []
         self.acknowledged: dict[str, int] = {}
         self.durable_filters: dict[str, Filter] = {}
+        self.durable_options: list[DurableOptions] = []
         self.published: list[Publication] = []
         self.moved: dict[str, bool] = {}
         self.batches: list[Batch] = []
@@ -100,6 +101,7 @@ class FakeNode:
         if durable is None:
             return
         self.durable_filters[name] = wanted
+        self.durable_options.append(durable)
         if name not in self.acknowledged:
             since = parse_since(durable.since)
             start = {"earliest": 0, None: len(self.log)}.get(since, since)

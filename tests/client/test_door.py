@@ -18,6 +18,7 @@ from peersub.wire import sealed
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    ELSEWHERE,
     KEYS,
     Acknowledged,
     ClientHello,
@@ -90,7 +91,7 @@ def door_of(node, identity="", rules=None, holders=None, label="c1", features=()
     )
     door.on_messages([ClientHello(CLIENT_VERSION, features, "me")])
     assert connection.taken(ClientWelcome) == [
-        ClientWelcome("fake:1", CLIENT_VERSION, "chord", "net", (KEYS,))
+        ClientWelcome("fake:1", CLIENT_VERSION, "chord", "net", (ELSEWHERE, KEYS))
     ]
     return door, connection
 
@@ -631,7 +632,7 @@ async def test_batches_wait_for_a_congested_node_in_their_order():
     connection = Listed()
     door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c1")
     door.on_messages([ClientHello(CLIENT_VERSION)])
-    assert connection.taken(ClientWelcome)[0].features == (KEYS, BATCHES)
+    assert connection.taken(ClientWelcome)[0].features == (ELSEWHERE, KEYS, BATCHES)
     batch = Batch.of("b", pa.table({"n": [1, 2]}))
     messages = [PublishWanted(publication(1), 1), PublishBatchWanted(batch, 2)]
     door.on_messages([*messages, PublishWanted(publication(3), 3)])

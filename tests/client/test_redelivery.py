@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ from peersub.wire.client_messages import (
     ClientHello,
     Delivered,
     DeliveredAgain,
+    SubscribeWanted,
 )
 
 
@@ -206,3 +208,41 @@ def test_where_there_was_no_room_to_remember_nothing_is_known_to_be_new():
     handed.on_lost(HORIZON_MS - 1)
     assert handed.add(key_of_id("newer"), HORIZON_MS)
     assert not handed.add(key_of_id("newest"), 3 * HORIZON_MS)
+
+
+# --- durable subscriptions at several nodes -------------------------------------------------------
+
+
+@on_loop
+async def test_what_waits_at_another_node_may_have_come_at_the_first():
+    """The name is known at both, and the client remembers fewer events than wait there."""
+    async with join(settings={}) as second:
+        first = await join(second.node)
+        async with connect(second.node) as light:
+            await light.subscribe("n >= 0", durable="d").ready(timeout=20)
+        async with connect([first.node, second.node]) as light:
+            subscription = light.subscribe("n >= 0", durable="d")
+            await subscription.ready(timeout=20)
+            await publish(second, range(2))
+            assert await take(subscription, 2) == [(0, False), (1, False)]
+            subscription._seen.clear()  # As if very many had come since.
+            await first.close()
+            await until(lambda: light.node == second.node)
+            assert await take(subscription, 2) == [(0, True), (1, True)]
+            await publish(second, [2])
+            assert await take(subscription, 1) == [(2, False)]
+
+
+@on_loop
+async def test_a_node_of_an_earlier_version_hears_nothing_of_other_nodes():
+    here = await world()
+    subscription = here.client.subscribe("TRUE", durable="d")
+    await subscription.ready()
+    here.lose()
+    here.node.name = "fake:2"
+    await here.connect()
+    await subscription.ready()
+    assert [each.was_elsewhere for each in here.node.durable_options] == [False, True]
+    here.session.welcome = replace(here.session.welcome, features=())
+    subscription._leg.on_other_node()
+    assert [type(each) for each in subscription._leg.begin()] == [SubscribeWanted]

@@ -39,6 +39,8 @@ class Consumer:
 
     def __init__(self, acknowledges: bool = True) -> None:
         self.got: Counter[str] = Counter()
+        self.marked: set[str] = set()
+        """Those that say that they may have come before."""
         self.losses: list[tuple[int, int, int]] = []
         self.is_ready = False
         self.end: str | None = None
@@ -55,6 +57,8 @@ class Consumer:
     def deliver(self, publication: Publication, hops: int, position: int | None) -> None:
         assert position is not None
         self.got[publication.id] += 1
+        if publication.again:
+            self.marked.add(publication.id)
         self.last = position
         if self._acknowledges:
             self.acknowledge()

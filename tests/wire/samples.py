@@ -201,6 +201,7 @@ MESSAGES: dict[str, Any] = {
     "subscription-phases": client.SubscriptionPhases(client.SubscriptionPhase.READY, (7, 8, 300)),
     "move-proposed": client.MoveProposed(7, "10.0.0.8:7001"),
     "move-followed": client.MoveFollowed(7),
+    "consumed-elsewhere": client.ConsumedElsewhere(7),
     "status-wanted": client.StatusWanted(1),
     "status-given": client.StatusGiven(1, b'{"node": 1}', False),
     "sample-offered": semantic_sample.SampleOffered(bytes(range(16))),

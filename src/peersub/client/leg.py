@@ -12,6 +12,7 @@ from typing import Protocol
 from peersub.client.session import Session
 from peersub.filters.filter import Filter
 from peersub.wire.client_messages import (
+    ConsumedElsewhere,
     Credit,
     Message,
     MoveFollowed,
@@ -80,6 +81,7 @@ class Leg:
         "_follows",
         "_owed",
         "_owner",
+        "_was_elsewhere",
         "filter",
         "number",
         "session",
@@ -105,6 +107,8 @@ class Leg:
         self.state: SubscriptionState | None = None
         self._owner = owner
         self._follows = follows
+        self._was_elsewhere = False
+        """Whether the node must hear yet that events may have come from another one."""
         self._owed = 0
         """Events that were taken, and for which no credit has been granted yet."""
 
@@ -136,6 +140,8 @@ class Leg:
         # What waits here has used up credit already, and gives it back when it is taken.
         self._owed = 0
         wish = self._owner.wish(self, max(self.window - self.waiting, 0))
+        if self._was_elsewhere and wish.durable and self.session.tells_elsewhere:
+            return [ConsumedElsewhere(self.number), wish]
         return [MoveFollowed(self.number), wish] if self._follows else [wish]
 
     def on_event(self, publication: Publication, hops: int, position: int | None) -> None:
@@ -145,6 +151,7 @@ class Leg:
     def on_state(self, state: SubscriptionState) -> None:
         """What has become of the leg at its node."""
         self.state = state
+        self._was_elsewhere = False
         self._owner.on_state(self, state)
 
     def on_losses(self, through: int, gaps: int) -> None:
@@ -162,6 +169,7 @@ class Leg:
 
     def on_other_node(self) -> None:
         """The session goes on with another node."""
+        self._was_elsewhere = True
         self._owner.on_other_node(self)
 
     def on_closed(self, reason: str | None) -> None:

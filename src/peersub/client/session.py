@@ -26,6 +26,7 @@ from peersub.runtime.handed_events import HandedEvents
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    ELSEWHERE,
     KEYS,
     LOSSES,
     MOVES,
@@ -435,6 +436,11 @@ class Session:
     def hears_moves(self) -> bool:
         """Whether the node proposes to subscriptions to move, and they may."""
         return self.moves and self.welcome is not None and MOVES in self.welcome.features
+
+    @property
+    def tells_elsewhere(self) -> bool:
+        """Whether the node wants to hear of subscriptions that were consumed at another."""
+        return self.welcome is not None and ELSEWHERE in self.welcome.features
 
     @property
     def takes_batches(self) -> bool:

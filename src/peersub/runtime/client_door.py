@@ -46,6 +46,7 @@ from peersub.runtime.turns import Turns
 from peersub.wire.client_messages import (
     BATCHES,
     CLIENT_VERSION,
+    ELSEWHERE,
     KEYS,
     LOSSES,
     MOVES,
@@ -57,6 +58,7 @@ from peersub.wire.client_messages import (
     ClientHello,
     ClientRefused,
     ClientWelcome,
+    ConsumedElsewhere,
     Credit,
     DurableLosses,
     MoveFollowed,
@@ -143,6 +145,8 @@ class ClientDoor:
         self._hears_losses = False
         self._followed: int | None = None
         """The number of the subscription that follows another node's proposal, if it is next."""
+        self._from_elsewhere: int | None = None
+        """The number of the subscription whose consumer was with another node, if it is next."""
         self._flush_planned = False
         self._is_holding = False
         self._is_greeted = False
@@ -154,6 +158,7 @@ class ClientDoor:
             Credit: self._on_credit,
             Acknowledged: self._on_acknowledged,
             MoveFollowed: self._on_move_followed,
+            ConsumedElsewhere: self._on_consumed_elsewhere,
             StatusWanted: self._on_status_wanted,
             RevocationTold: self._on_revocation_told,
             PublishBatchWanted: self._publications.publish_batch,
@@ -245,7 +250,7 @@ class ClientDoor:
             self._publications.tells_seen = KEYS in message.features
             self.client_name = message.name
             network = self._network
-            features: tuple[str, ...] = (KEYS,)
+            features: tuple[str, ...] = (ELSEWHERE, KEYS)
             features += (BATCHES,) if self._publications.takes_batches else ()
             features += (MOVES,) if self._node.proposes_moves else ()
             welcome = ClientWelcome(
@@ -299,7 +304,9 @@ class ClientDoor:
         try:
             consumer = self._consumer_of(message)
             moved, self._followed = self._followed == number, None
-            self._subscribe(consumer, message.since, moved=moved)
+            was_elsewhere, self._from_elsewhere = self._from_elsewhere == number, None
+            durable = DurableOptions(message.since or None, was_elsewhere)
+            self._subscribe(consumer, durable, moved=moved)
         except ValueError as error:
             self._forget(number)
             _log.warning("%s (%s): subscription refused: %s", self.label, self.identity, str(error))
@@ -345,8 +352,13 @@ class ClientDoor:
     def _on_move_followed(self, message: MoveFollowed) -> None:
         self._followed = message.number
 
-    def _subscribe(self, consumer: QueuedConsumer, since: str = "", *, moved: bool = False) -> None:
-        durable = DurableOptions(since or None) if consumer.is_durable else None
+    def _on_consumed_elsewhere(self, message: ConsumedElsewhere) -> None:
+        self._from_elsewhere = message.number
+
+    def _subscribe(
+        self, consumer: QueuedConsumer, options: DurableOptions, *, moved: bool = False
+    ) -> None:
+        durable = options if consumer.is_durable else None
         former = self.take_share(consumer)
         if durable is not None:
             self._holders.take(consumer)
@@ -458,7 +470,7 @@ class ClientDoor:
     def take_hold(self, consumer: QueuedConsumer) -> None:
         """Its queue has room again: go on after what was acknowledged."""
         try:
-            self._subscribe(consumer)
+            self._subscribe(consumer, DurableOptions())
         except ValueError as error:
             consumer.is_held = False
             self.end(consumer, text_of(error))

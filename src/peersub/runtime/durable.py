@@ -35,6 +35,7 @@ from peersub.overlays.core.records import (
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
 from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
+from peersub.runtime.handed_events import HORIZON_MS
 from peersub.runtime.limits import DEFAULT_LIMITS
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.record_keeping import OnPersisted, RecordKeeping
@@ -130,6 +131,8 @@ class _Durable:
     """The last position that any consumer was given."""
     sent_before: int = 0
     """The last one that a consumer before this one may have been given."""
+    unsure_until_ms: int = -1
+    """What is logged until then may have been given in a life that the disk has forgotten."""
 
 
 class DurableSubscriptions:
@@ -176,6 +179,8 @@ class DurableSubscriptions:
             durable.sent = last  # Nobody knows how far its consumer was when the node ended.
             durable.is_stored = True
             durable.is_noted = each.abandoned_ms > 0
+        if not store.is_complete:
+            self.note_loss(self._durables)
 
     def _add(self, name: str, asked: Filter, abandoned_ms: int | None = None) -> _Durable:
         wanted = self._rules.narrow_durable(name, asked)
@@ -185,6 +190,7 @@ class DurableSubscriptions:
         durable = self._durables[name] = _Durable(asked, wanted, since_ms)
         if former is not None:
             durable.sent = former.sent
+            durable.unsure_until_ms = former.unsure_until_ms
         return durable
 
     def narrow_records(self, records: Iterable[Record]) -> tuple[Record, ...]:
@@ -245,6 +251,8 @@ class DurableSubscriptions:
             durable = self._add(name, wanted)
             durable.acknowledged = taken
         feed = durable.feed = _Feed(sink)
+        if options.was_elsewhere:
+            durable.sent = self._store.last_position()  # As far as anybody can know.
         if sink is not durable.consumer:
             durable.consumer, durable.sent_before = sink, durable.sent
 
@@ -267,6 +275,7 @@ class DurableSubscriptions:
         if name in self._durables:
             return
         durable = self._add(name, wanted)
+        self.note_loss([name])
 
         def stored() -> None:
             durable.is_stored = True
@@ -295,6 +304,19 @@ class DurableSubscriptions:
         self.wake(name)
 
     # --- losses --------------------------------------------------------------------------------
+
+    def note_loss(self, names: Iterable[str]) -> None:
+        """The disk has forgotten which events these had: publishers may repeat them yet."""
+        until_ms = self._now_ms() + HORIZON_MS
+        for name in names:
+            self._durables[name].unsure_until_ms = until_ms
+
+    def note_returning(self, names: Iterable[str]) -> None:
+        """Other nodes give back now what these lack: they may have had it before a loss."""
+        now_ms = self._now_ms()
+        for durable in filter(None, map(self._durables.get, names)):
+            if durable.unsure_until_ms >= 0 or not self._store.is_complete:
+                durable.unsure_until_ms = max(durable.unsure_until_ms, now_ms)
 
     def _on_cut(self, cuts: Sequence[Cut]) -> None:
         """On the writer's thread: the log had no room for some events."""
@@ -418,7 +440,9 @@ class DurableSubscriptions:
             if is_hidden:
                 self._counters.add("an event in the log that its subscriber may not see any more")
             else:
-                event.publication.again = event.position <= durable.sent_before
+                event.publication.again = (
+                    event.position <= durable.sent_before or event.at_ms <= durable.unsure_until_ms
+                )
                 durable.sent = max(durable.sent, event.position)
                 feed.sink.deliver(event.publication, event.hops, event.position)
         if feed.unacknowledged and feed.unacknowledged[0].is_hidden:

@@ -203,6 +203,8 @@ class Mirroring:
             self._durables.submit([GapNoted(name)], partial(self._durables.tell_losses, name))
 
     def _name_loss(self, task: NameLoss) -> None:
+        self._durables.note_loss(self._durables.filters())
+
         def noted() -> None:
             for name in self._durables.filters():
                 self._durables.tell_losses(name)
@@ -301,7 +303,10 @@ class Mirroring:
             self._ask(look)
 
         if copies:
-            self._durables.submit(self._changes(holds.home, copies), stored)
+            changes = self._changes(holds.home, copies)
+            if holds.home == self._driver.node.me.node:
+                self._durables.note_returning({name for each in copies for name in each.names})
+            self._durables.submit(changes, stored)
         else:
             self._ask(look)
 

@@ -25,6 +25,8 @@ class DurableOptions:
 
     since: int | str | None = None
     """A position, a time, or "earliest"; None goes on where the consumer stopped."""
+    was_elsewhere: bool = False
+    """Whether the consumer was with another node, which may have had the same events."""
 
 
 class DurableRules(Protocol):

@@ -32,6 +32,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 __all__ = [
     "BATCHES",
     "CLIENT_VERSION",
+    "ELSEWHERE",
     "KEYS",
     "LOSSES",
     "MOVES",
@@ -45,6 +46,7 @@ __all__ = [
     "ClientHello",
     "ClientRefused",
     "ClientWelcome",
+    "ConsumedElsewhere",
     "Credit",
     "DurableLosses",
     "Delivered",
@@ -80,6 +82,10 @@ CLIENT_VERSION: Final = (1, 0)
 
 BATCHES: Final = "batches"
 """A feature of the node, and of the client: it takes many events at once, in columns."""
+
+
+ELSEWHERE: Final = "elsewhere"
+"""A feature of the node: it takes `ConsumedElsewhere`."""
 
 
 KEYS: Final = "keys"
@@ -259,6 +265,17 @@ class MoveFollowed(Message):
     """The subscription that begins next, under this number, follows a proposal of another node.
 
     It is not proposed to move on; only for a node that says `MOVES`.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedElsewhere(Message):
+    """The consumer of the durable subscription that begins next, under this number, was with
+    another node since it was last here: what waits here may have come to it there.
+
+    Only for a node that says `ELSEWHERE`.
     """
 
     number: int

@@ -108,6 +108,7 @@ MESSAGES: Final[dict[int, type]] = {
     98: client.MoveProposed,
     265: client.DeliveredAgain,
     295: client.DurableLosses,
+    296: client.ConsumedElsewhere,
     250: client.PublishedBefore,
     # semantic overlays: containment 110 to 139, similarity 140 to 159, both 160 to 169
     110: containment.Forwarded,

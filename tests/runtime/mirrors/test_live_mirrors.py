@@ -68,6 +68,7 @@ def test_what_comes_while_the_home_is_down_reaches_the_consumer_once(tmp_path, d
         await until(lambda: len(consumer.got) >= 500, "all")
         await nothing_retained(network)
         assert consumer.got == Counter(before + during)
+        assert bool(consumer.marked) == (data == "empty")  # With its disk the node knows better.
 
     run(tmp_path, story)
 
@@ -94,6 +95,7 @@ def test_a_folder_that_comes_back_as_it_was_earlier_forgets_nothing_that_mirrors
         other.attach(home, "orders", WANTED)
         await again.gets(20)
         assert again.got == Counter(published)
+        assert again.marked == set(published)  # The first consumer had them all.
         assert home.status()["counters"]["the disk lost what other nodes know that it had"] == 1
         await until(lambda: other.losses == [(0, 0, 1)], "told of the gap")
 
@@ -144,6 +146,7 @@ def test_when_the_mirror_dies_another_gets_all_that_the_consumer_has_not_taken(t
         await until(lambda: len(consumer.got) >= 200, "all from the second mirror")
         await nothing_retained(network)
         assert consumer.got == Counter(published)
+        assert consumer.marked == set(published)
 
     run(tmp_path, story)
 

@@ -74,6 +74,7 @@ class Store:
         on_cut: hears, on the writer's thread, which events the log's bounds cut off unread.
         incarnation: the number of this life of the node, larger than those of all earlier ones.
         lives: of the node, this one last, and with how many transactions each began.
+        is_complete: whether all is there that earlier lives stored, as far as this folder can tell.
     """
 
     def __init__(
@@ -134,7 +135,9 @@ class Store:
                 f"{place} is written without fsync: what was acknowledged in the last seconds is "
                 "lost when the machine loses its power"
             )
-        lost = 0 if remembered is None else remembered.missing_in(store_mark(writing))
+        found = store_mark(writing)
+        lost = 0 if remembered is None else remembered.missing_in(found)
+        self.is_complete = remembered is not None and remembered.epoch == found.epoch and not lost
         writing.execute("BEGIN IMMEDIATE")
         if remembered is not None and lost:
             applier.apply([CommitsLost(remembered)])
