@@ -20,6 +20,7 @@ from peersub.client import (
 from peersub.client import session as session_module
 from peersub.client.local import LocalLink
 from peersub.client.session import Session
+from peersub.overlays.routing.settings import RoutingSettings
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import NetworkName
 
@@ -537,6 +538,32 @@ async def test_credit_survives_a_lost_connection():
             while len(taken) < 12:
                 taken += ids(await subscription.take())
             assert taken == [f"e{n}" for n in range(start, start + 12)]
+
+
+@on_loop
+async def test_what_nodes_may_have_forgotten_is_not_sent_again(monkeypatch):
+    routing = RoutingSettings()
+    repeated_ms = routing.delegations.give_up_ms + routing.replay_horizon_ms
+    assert session_module.SEND_AGAIN_MS + repeated_ms <= routing.home.history_horizon_ms
+    here = await world()
+    here.node.slow_answers, now_ms = True, 0
+    monkeypatch.setattr(here.session, "_now_ms", lambda: now_ms)
+    first = asyncio.create_task(here.client.publish({}, id="a", delivery="at_least_once"))
+    await settle()
+    now_ms = 1
+    second = asyncio.create_task(here.client.publish({}, id="b", delivery="at_least_once"))
+    await settle()
+    here.lose()
+    third = asyncio.create_task(here.client.publish({}, id="c", delivery="at_least_once"))
+    await settle()
+    now_ms += session_module.SEND_AGAIN_MS
+    await here.connect()
+    with pytest.raises(PublishFailedError, match="for too long"):
+        await first
+    await settle()
+    assert [each.id for each in here.node.published] == ["a", "b", "b", "c"]
+    here.node.answer()
+    assert (await second, await third) == ("b", "c")
 
 
 @on_loop

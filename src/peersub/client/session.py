@@ -3,8 +3,9 @@
 A session keeps what outlives a connection: subscriptions, and publications that have not ended.
 When a new connection takes the place of a lost one, subscriptions are made again (a durable one
 goes on where it stopped), and acknowledged publications are sent again under the same id, which
-their homes turn back into once. Best-effort publications that were under way have failed: nobody
-knows how far they came, and at most once is their promise.
+their homes turn back into once; after `SEND_AGAIN_MS` they fail, since homes may have forgotten
+them. Best-effort publications that were under way have failed: nobody knows how far they came, and
+at most once is their promise. Events that may have come over a connection that is gone say so.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ PUBLICATIONS_OPEN_MAX: Final = 4_096
 PUBLICATIONS_OPEN_BYTES_MAX: Final = 2 * 1_024 * 1_024
 """Of the same; it must stay below what a connection queues before it drops events."""
 
+SEND_AGAIN_MS: Final = 180_000
+"""So long after it was sent first a publication is sent again: nodes, which recognise it for
+`HORIZON_MS`, repeat it for five minutes from then on, and may replay it for two more."""
+
 
 class Link(Protocol):
     """A connection to the node; no call waits."""
@@ -129,6 +134,8 @@ class _Open(NamedTuple):
     published: Publication | Batch
     owner: PublishOwner
     size: int
+    sent_ms: int | None
+    """When it was sent first, if it was."""
 
     def wanted(self, number: int, *, takes_keys: bool) -> Message:
         """What asks the node to publish it.
@@ -288,10 +295,23 @@ class Session:
         self._to_ask.extend(self._consumers)
         self._unready = dict.fromkeys(self._consumers)
         self._ask_for_more()
-        self._sent_again.update(self._open)
-        takes_keys = self._takes_keys
-        self.send([each.wanted(n, takes_keys=takes_keys) for n, each in self._open.items()])
+        self._send_open()
         self._say("connected")
+
+    def _send_open(self) -> None:
+        """Send what has not ended: again, if it was sent, as long as nodes recognise it."""
+        now_ms, takes_keys = self._now_ms(), self._takes_keys
+        wanted: list[Message] = []
+        for number, each in list(self._open.items()):
+            if each.sent_ms is None:
+                self._open[number] = each._replace(sent_ms=now_ms)
+            elif now_ms - each.sent_ms <= SEND_AGAIN_MS:
+                self._sent_again.add(number)
+            else:
+                self._end(number, "the connection was lost for too long: it may have reached some")
+                continue
+            wanted.append(each.wanted(number, takes_keys=takes_keys))
+        self.send(wanted)
 
     def _say(self, kind: Literal["connected", "disconnected", "closed"], reason: str = "") -> None:
         node = "" if self.welcome is None else self.welcome.node
@@ -471,12 +491,13 @@ class Session:
     ) -> None:
         """Publish events and batches, of these sizes; the owner hears of the end of each."""
         wanted: list[Message] = []
+        sent_ms = self._now_ms() if self._is_greeted else None
         for each, size in published:
             if not self._is_greeted and each.delivery is Delivery.BEST_EFFORT:
                 owner.ended(each, "there is no connection to the node at the moment")
                 continue
             number = next(self._numbers)
-            entry = self._open[number] = _Open(self.publisher.identify(each), owner, size)
+            entry = self._open[number] = _Open(self.publisher.identify(each), owner, size, sent_ms)
             self._open_bytes += size
             self._open_events += _events_of(each)
             if self._is_greeted:
