@@ -27,6 +27,7 @@ from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.handed_events import HORIZON_MS, HandedEvents
 from peersub.runtime.store import Store
 from peersub.runtime.store.changes import AppendToLog, DurableStored
+from peersub.runtime.store.mark_file import MARK
 from peersub.wire import sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
@@ -80,6 +81,18 @@ async def test_after_a_restart_all_that_waits_may_have_come_before(tmp_path):
         await subscription.ready(timeout=20)
         await publish(node, [2])
         assert await take(subscription, 3) == [(0, True), (1, True), (2, False)]
+
+
+@on_loop
+async def test_a_disk_that_has_lost_something_does_not_know_what_was_handed_over(tmp_path):
+    async with join(data=tmp_path / "n") as node:
+        await node.subscribe("n >= 0", durable="d").ready(timeout=20)
+    (tmp_path / "n" / MARK).unlink()
+    async with join(data=tmp_path / "n") as node:
+        subscription = node.subscribe("n >= 0", durable="d")
+        await subscription.ready(timeout=20)
+        await publish(node, [0])
+        assert await take(subscription, 1) == [(0, True)]
 
 
 @on_loop

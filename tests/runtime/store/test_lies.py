@@ -32,6 +32,7 @@ def check_lost(folder: Path, lost: int) -> None:
     (epoch, _, last), _ = read_mark(folder / MARK)
     with Store(folder, now_ms=Clock()) as store:
         assert f"lost the last {lost:,} transactions that were stored there" in store.notices[0]
+        assert not store.is_complete
         assert logged(store, "d") == [f"e{number}" for number in range(EVENTS - lost)]
         assert store.log_epoch != epoch
         assert store.durable_subscriptions()[0].gaps == 1
@@ -40,12 +41,14 @@ def check_lost(folder: Path, lost: int) -> None:
         assert store.read_log("d", last, 9)[0].publication.id == "next"
     with Store(folder, now_ms=Clock()) as store:
         assert store.notices == []
+        assert store.is_complete
         assert store.durable_subscriptions()[0].gaps == 1
 
 
 def test_an_honest_disk_is_not_accused(crashed):
     with Store(crashed, now_ms=Clock()) as store:
         assert store.notices == []
+        assert store.is_complete
         assert len(logged(store, "d")) == EVENTS
         assert store.durable_subscriptions()[0].gaps == 0
 
