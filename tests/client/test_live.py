@@ -17,6 +17,7 @@ from peersub.client import (
 from peersub.client.entrances import client_of
 from peersub.overlays.settings import SettingsError
 from peersub.runtime.live_node import StartError
+from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 from peersub.wire import encode, encode_batch
 from peersub.wire.client_messages import (
@@ -305,3 +306,27 @@ async def test_a_node_that_ends_by_itself_ends_its_own_client():
     with pytest.raises(ClientError, match="the node has ended"):
         await client.publish({})
     await client.close()
+
+
+@on_loop
+async def test_what_a_client_says_while_its_node_ends_goes_to_the_next(monkeypatch):
+    """The node closes its connections a moment after it has ended: what comes is not for it."""
+    failures = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    node, _ = served_node(NodeSettings())
+    await node.start()
+    async with join() as other, connect([node.name, other.node]) as light:
+        close, said = node._transport.close, []
+
+        async def close_later():
+            publishing = asyncio.create_task(light.publish({}, delivery="at_least_once"))
+            said.extend((publishing, light.subscribe("TRUE")))
+            await until(lambda: light.node == other.node)
+            await close()
+
+        monkeypatch.setattr(node._transport, "close", close_later)
+        await node.stop()
+        publishing, subscription = said
+        await publishing
+        await subscription.ready()
+    assert failures == []

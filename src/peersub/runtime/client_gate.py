@@ -87,11 +87,15 @@ class ClientGate:
         self._budget = budget or FilterBudget(limits.filter_units_max)
         self._numbers = count(1)
         self._doors: dict[ClientDoor, Usage] = {}
+        self._ended: str | None = None
 
     def __call__(self, connection: Connection, messages: Sequence[Message]) -> bool:
         """Serve whoever says that it is a client; False if the first message is another."""
         if not isinstance(messages[0], ClientHello):
             return False
+        if self._ended is not None:
+            connection.close(self._ended)
+            return True
         refusal = None if self._security is None else self._security.client_refusal(connection)
         identity = connection.peer_identity
         is_node = isinstance(identity, PeerIdentity) and identity.role is Role.NODE
@@ -146,6 +150,12 @@ class ClientGate:
         door.on_lost(reason)
         if usage is not None:
             self._usages.disconnect(door.identity, usage)
+
+    def end(self, reason: str) -> None:
+        """The node has ended: what clients say from now on is for the next."""
+        self._ended = reason
+        for door in list(self._doors):
+            door.on_node_ended(reason)
 
     async def use(self, permissions: Permissions) -> None:
         """Go by these permissions from now on, also for all that clients have asked for before.

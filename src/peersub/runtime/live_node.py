@@ -127,6 +127,8 @@ class LiveNode:
         if security is not None:
             self.notices.extend(security.notices)
         self.on_client_connection = on_client
+        self.on_end: Callable[[str], None] | None = None
+        """Hears, with the reason, that the node takes nothing from clients any more."""
         self.bodies = BodyReader()
         self.filter_budget = FilterBudget(settings.limits.filter_units_max)
         self._clock = Clock()
@@ -319,6 +321,8 @@ class LiveNode:
                 await asyncio.sleep(0.01)
         driver.end()
         self._driver = None
+        if self.on_end is not None:
+            self.on_end(ENDED)
         if self._watching is not None:
             self._watching.cancel()
         if self._mirroring is not None:

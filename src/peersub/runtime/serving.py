@@ -63,6 +63,7 @@ def served_node(
     gate = ClientGate(node, network, rules, security, settings.limits, node.filter_budget)
     gate.permissions_file = file
     node.on_client_connection = gate
+    node.on_end = gate.end
     return node, gate
 
 

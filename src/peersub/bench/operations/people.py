@@ -15,7 +15,7 @@ from peersub.bench.resilience.worker import now_ms
 from peersub.client import ClientError, ConnectionEvent, PublishFailedError, connect
 from peersub.runtime.security.settings import TlsSettings
 
-__all__ = ["LEVELS", "SYMBOLS", "Publisher", "Reader"]
+__all__ = ["AGAIN_S", "LEVELS", "SYMBOLS", "Publisher", "Reader"]
 
 SYMBOLS: Final = 4
 LEVELS: Final = 10

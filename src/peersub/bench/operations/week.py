@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from peersub.bench.harness import Say
 from peersub.bench.operations.checking import Facts, Verdict
-from peersub.bench.operations.people import LEVELS, SYMBOLS, Publisher, Reader
+from peersub.bench.operations.people import AGAIN_S, LEVELS, SYMBOLS, Publisher, Reader
 from peersub.bench.resilience.cluster import Cluster, WorkerProcess
 from peersub.bench.resilience.worker import now_ms
-from peersub.client import ClientError, connect
+from peersub.client import ClientError, ConnectError, NodeClient, connect
 from peersub.runtime.security.authority import Authority
 from peersub.runtime.security.identity import Role
 from peersub.runtime.security.settings import TlsSettings
@@ -239,7 +239,7 @@ class _Week:
 
     async def _try_as_stranger(self, day: int) -> None:
         """Whom no permission names may not see, publish, or look around."""
-        async with connect(self._nodes[0].name, tls=self._tls("stranger")) as client:
+        async with self._changing, await self._as_stranger() as client:
             for what, attempt in (
                 ("subscribed", client.subscribe("TRUE").accepted()),
                 ("published", client.publish({"symbol": "s0", "level": 0})),
@@ -271,6 +271,15 @@ class _Week:
 
     def _tls(self, name: str) -> TlsSettings:
         return TlsSettings.beside(self._folder / f"{name}.pem")
+
+    async def _as_stranger(self) -> NodeClient:
+        """Connected with a node, which may have just started."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    return await connect(self._nodes[0].name, tls=self._tls("stranger"))
+                except ConnectError:
+                    await asyncio.sleep(AGAIN_S)
 
     async def _as_operator(
         self, work: Callable[[Any], Awaitable[Any]], node: str | None = None
