@@ -23,7 +23,7 @@ from peersub.runtime.security.permissions import ClientLimits
 from peersub.runtime.settings import NodeSettings
 from peersub.runtime.store.settings import StoreSettings
 from peersub.runtime.transport import TransportSettings
-from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, BODY_BYTES_MAX
+from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, BODY_BYTES_MAX, VALUES_MAX
 from test_project import ROOT
 
 HOUR_MS = 3_600_000
@@ -41,6 +41,7 @@ FIXED = {
     "status questions of a client that wait": STATUS_WAITING_MAX,
     "waiting on one client's connection, beside the queues": FULL_BYTES,
     "attributes of one event": ATTRIBUTES_BYTES_MAX,
+    "values in the attributes of one event, with those in records and lists": VALUES_MAX,
     "body of one event": BODY_BYTES_MAX,
     "values of a batch of events, unpacked": UNPACKED_BYTES_MAX,
     "events whose repetition is recognised, in bytes": HomeSettings().history_bytes_max,

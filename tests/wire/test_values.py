@@ -3,6 +3,7 @@
 import decimal
 import re
 from collections import UserDict
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from peersub.events.envelope import content_hash
 from peersub.events.kinds import comparable, kind_of
 from peersub.wire import UnnamedValue, WireError, pack_attributes, unpack_attributes
-from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, CONTAINERS_MAX, VALUE_NESTING_MAX
+from peersub.wire import values as wire_values
+from peersub.wire.limits import ATTRIBUTES_BYTES_MAX, VALUE_NESTING_MAX, VALUES_MAX
 from strategies import ALL_VALUES, events, examples
 from wire.message_strategies import spelled
 
@@ -227,7 +229,7 @@ MALFORMED = {
     "a timestamp out of range": b"\x81\xa1a\xc7\x0c\xff\0\0\0\0\x7f" + b"\xff" * 7,
     "a timestamp of three bytes": b"\x81\xa1a\xc7\x03\xff\0\0\0",
     "too deep": b"\x81\xa1a" + b"\x91" * 200 + b"\x01",
-    "far too deep": b"\x81\xa1a" + b"\x91" * 100_000 + b"\x01",
+    "far too deep": b"\x81\xa1a" + b"\x91" * 8_000 + b"\x01",
     "extensions in extensions": msgspec.msgpack.encode({"a": Ext(5, b"\x91" * 5_000)}),
 }
 MALFORMED |= {
@@ -289,11 +291,50 @@ def test_values_of_other_versions_are_passed_on_as_they_came(code):
     assert pack_attributes(unpack_attributes(packed)) == packed
 
 
-def test_records_and_lists_of_one_event_are_counted():
-    most = {"a": [[]] * (CONTAINERS_MAX - 2)}
-    assert unpack_attributes(pack_attributes(most)) == most
-    packed = msgspec.msgpack.encode({"a": [[]] * (CONTAINERS_MAX - 1)})
-    with pytest.raises(WireError, match="records and lists"):
+OF_MANY = {
+    "attributes": lambda many: {f"a{n}": n for n in range(many)},
+    "a list": lambda many: {"a": [1] * (many - 1)},
+    "lists in a list": lambda many: {"a": [[]] * (many - 1)},
+    "records": lambda many: {"a": [{"bc": 1.5}] * ((many - 1) // 2)},
+    "dates, decimals, texts": lambda many: {
+        "a": [date(2024, 5, 1), Decimal("1.5"), 2**70, "x" * 40, "y" * 300] * ((many - 1) // 5)
+    },
+    "bytes and times": lambda many: {
+        "a": [b"b" * 300, datetime(2024, 5, 1, tzinfo=UTC), -5, 70_000, None] * ((many - 1) // 5)
+    },
+    "names that are no Unicode": lambda many: {
+        "a": [{"\ud800": 1}] * ((many - 1) // 3)  # The record, its name and its value.
+    },
+}
+
+
+@pytest.mark.parametrize("make", OF_MANY.values(), ids=OF_MANY)
+def test_values_of_one_event_are_counted_before_they_are_made(make, monkeypatch):
+    most = make(VALUES_MAX)
+    packed = pack_attributes(most)
+    assert unpack_attributes(packed).keys() == most.keys()
+    with pytest.raises(WireError, match=r"up to 8,192 values, .* into the body"):
+        pack_attributes(make(VALUES_MAX + 6))
+    with monkeypatch.context() as unbounded:
+        unbounded.setattr(wire_values, "VALUES_MAX", 10**9)
+        packed = pack_attributes(make(VALUES_MAX + 6))
+    monkeypatch.setattr(wire_values, "_decode", lambda _: pytest.fail("it was decoded"))
+    with pytest.raises(WireError, match="up to 8,192 values"):
         unpack_attributes(packed)
-    with pytest.raises(WireError, match="records and lists"):
-        pack_attributes({"a": [{}] * (CONTAINERS_MAX - 1)})
+
+
+@examples(200)
+@given(events())
+def test_each_value_is_counted(attributes):
+    def count(value):
+        if isinstance(value, Mapping):
+            is_plain = all(map(is_unicode, value))
+            return (1 if is_plain else 2) * len(value) + sum(map(count, value.values()))
+        return len(value) + sum(map(count, value)) if isinstance(value, list) else 0
+
+    packed = pack_attributes(attributes)
+    assert wire_values._count_values(packed, VALUE_NESTING_MAX) == count(unpack_attributes(packed))
+
+
+def is_unicode(text: str) -> bool:
+    return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")

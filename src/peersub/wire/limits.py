@@ -7,6 +7,7 @@ four bytes are in, and the lengths inside are checked against the bytes that are
 from typing import Final
 
 from peersub.filters.wire_form import BYTES_MAX
+from peersub.overlays.core.batch_bounds import ROW_VALUES_MAX
 
 HEADER_BYTES_MAX: Final = 0xFFFF
 """Of a frame's header: its length is written in two bytes."""
@@ -32,8 +33,9 @@ MESSAGE_NESTING_MAX: Final = 4
 
 VALUE_NESTING_MAX: Final = 128
 """Records and lists inside of each other in an attribute."""
-CONTAINERS_MAX: Final = 65_536
-"""Records and lists in the attributes of one event: a byte each, some hundred in memory."""
+VALUES_MAX: Final = ROW_VALUES_MAX
+"""Values in the attributes of one event, with those in records and lists: each costs every node on
+the way a microsecond and some hundred bytes, and may be a single byte of what travels."""
 UNNAMED_CHARACTERS_MAX: Final = 1_024
 """Of the description by which a value of no kind travels."""
 

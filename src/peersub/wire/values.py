@@ -38,9 +38,9 @@ from peersub.events.kinds import is_missing, plain_value, timestamp_key
 from peersub.wire.errors import WireError
 from peersub.wire.limits import (
     ATTRIBUTES_BYTES_MAX,
-    CONTAINERS_MAX,
     UNNAMED_CHARACTERS_MAX,
     VALUE_NESTING_MAX,
+    VALUES_MAX,
 )
 
 __all__ = ["UnnamedValue", "pack_attributes", "unpack_attributes"]
@@ -98,8 +98,7 @@ def pack_attributes(attributes: Mapping[str, Any]) -> bytes:
             f"attributes of {len(packed):,} bytes are more than {ATTRIBUTES_BYTES_MAX:,}: "
             "put large content into the body"
         )
-    if len(packed) > CONTAINERS_MAX and not _PLAIN.issuperset(map(type, attributes.values())):
-        unpack_attributes(packed)  # Nobody would take what cannot be unpacked.
+    _check_count(packed)  # Nobody would take more.
     return packed
 
 
@@ -195,6 +194,7 @@ def unpack_attributes(packed: bytes) -> dict[str, Any]:
     """
     if len(packed) > ATTRIBUTES_BYTES_MAX:
         raise WireError(f"attributes of {len(packed):,} bytes exceed {ATTRIBUTES_BYTES_MAX:,}")
+    _check_count(packed)
     try:
         attributes = _decode(packed)
         if type(attributes) is not dict:
@@ -205,12 +205,80 @@ def unpack_attributes(packed: bytes) -> dict[str, Any]:
     return attributes
 
 
-def _check(container: dict[Any, Any] | list[Any], room: int, seen: int = 1) -> int:
-    """Names are text, nothing is nested too deep; containers, with those `seen` before."""
+def _check_count(packed: bytes) -> None:
+    """Count the values from their headers, before anything is made of them.
+
+    Raises:
+        WireError: they are too many.
+    """
+    # Each takes a byte at least.
+    if len(packed) > VALUES_MAX and _count_values(packed, VALUE_NESTING_MAX) > VALUES_MAX:
+        raise WireError(
+            f"the attributes of an event have up to {VALUES_MAX:,} values, with those in records "
+            "and lists: put large content into the body"
+        )
+
+
+def _count_values(packed: bytes, room: int, place: int = 0, count: int = 0) -> int:
+    """How many values follow, with those counted before; beyond the bound it stops counting.
+
+    What is cut off, or no MessagePack, counts as far as it goes: whoever decodes it says so.
+    """
+    if room < 0:
+        raise WireError(f"the bytes are no attributes: nested deeper than {VALUE_NESTING_MAX}")
+    size, left = len(packed), 1
+    while left and place < size and count <= VALUES_MAX:
+        left -= 1
+        form, width, number = _FORMS[packed[place]]
+        place += 1
+        if width:
+            number = int.from_bytes(packed[place : place + width], "big")
+            place += width
+        if form == _BYTES:
+            place += number
+        elif form == _EXTENSION:
+            if packed[place : place + 1] == _RECORD_CODE:
+                count = _count_values(packed, room - 1, place + 1, count)
+            place += 1 + number
+        else:
+            left += form * number
+            count += number
+    return count
+
+
+_BYTES: Final = 0
+_LIST: Final = 1
+_MAP: Final = 2
+"""An entry has a name and a value."""
+_EXTENSION: Final = 3
+_RECORD_CODE: Final = bytes([_RECORD])
+
+
+def _forms() -> list[tuple[int, int, int]]:
+    """By the first byte of a value: what follows, how many bytes say how much, or how much."""
+    forms = [(_BYTES, 0, 0)] * 256
+    forms[0x80:0x90] = [(_MAP, 0, number) for number in range(16)]
+    forms[0x90:0xA0] = [(_LIST, 0, number) for number in range(16)]
+    forms[0xA0:0xC0] = [(_BYTES, 0, number) for number in range(32)]
+    for place, width in enumerate((1, 2, 4)):
+        forms[0xC4 + place] = forms[0xD9 + place] = (_BYTES, width, 0)  # bytes, text
+        forms[0xC7 + place] = (_EXTENSION, width, 0)
+    for place, width in enumerate((2, 4)):
+        forms[0xDC + place], forms[0xDE + place] = (_LIST, width, 0), (_MAP, width, 0)
+    for place, size in enumerate((1, 2, 4, 8)):
+        forms[0xCC + place] = forms[0xD0 + place] = (_BYTES, 0, size)  # integers
+    forms[0xCA:0xCC] = [(_BYTES, 0, 4), (_BYTES, 0, 8)]  # floats
+    forms[0xD4:0xD9] = [(_EXTENSION, 0, 1 << place) for place in range(5)]
+    return forms
+
+
+_FORMS: Final = _forms()
+
+
+def _check(container: dict[Any, Any] | list[Any], room: int) -> None:
+    """Names are text, and nothing is nested too deep."""
     if room < 0:
         raise ValueError(f"nested deeper than {VALUE_NESTING_MAX} levels")
-    if seen > CONTAINERS_MAX:
-        raise ValueError(f"more than {CONTAINERS_MAX:,} records and lists")
     if type(container) is list:
         values: Any = container
     else:
@@ -221,8 +289,7 @@ def _check(container: dict[Any, Any] | list[Any], room: int, seen: int = 1) -> i
     if not _CONTAINERS.isdisjoint(map(type, values)):
         for value in values:
             if type(value) in _CONTAINERS:
-                seen = _check(value, room - 1, seen + 1)
-    return seen
+                _check(value, room - 1)
 
 
 def _read_extension(code: int, data: memoryview) -> Any:

@@ -10,15 +10,18 @@ import pyarrow as pa
 import pytest
 
 from overlays.core.batch_rows import batch_of, sent
+from peersub.client.outgoing import pieces_of
 from peersub.events.arrow import table_of_rows
 from peersub.overlays.core.batch import CHUNKS_MAX, Batch
 from peersub.overlays.core.batch_bounds import (
+    ROW_VALUES_MAX,
     STREAM_MESSAGES_MAX,
     UNPACKED_BYTES_MAX,
     BatchSizeError,
     check_stream,
 )
 from peersub.overlays.core.event_keys import BATCH_ROWS_MAX
+from peersub.overlays.core.publication import Delivery
 
 ROWS = BATCH_ROWS_MAX
 LARGE = "x" * (UNPACKED_BYTES_MAX // ROWS + 1)
@@ -151,3 +154,39 @@ def test_no_damage_to_a_stream_does_more_than_refuse_it():
         end = random.choice((len(good), random.randrange(len(good))))
         with suppress(ValueError):
             check_stream(bytes(damaged[:end]))
+
+
+def rows_with(many: int) -> dict[str, pa.Table]:
+    """Tables whose second row has so many values, about."""
+    half = many // 2
+    return {
+        "columns": pa.table({f"a{n}": [1, 2] for n in range(many)}),
+        "a list": pa.table({"a": [[], [1] * (many - 1)]}),
+        "lists": pa.table({"a": [[[1]], [[1]] * (half - 1)]}),
+        "fixed lists": pa.table(
+            {"a": pa.array([[1] * (many - 1)] * 2, pa.list_(pa.int8(), many - 1))}
+        ),
+        "records": pa.table({"a": [[], [{"b": 1}] * (half - 1)]}),
+        "maps": pa.table(
+            {"a": pa.array([[], [("k", 1)] * (many // 3 - 1)], pa.map_(pa.string(), pa.int8()))}
+        ),
+        "large lists": pa.table({"a": pa.array([[], [1] * (many - 1)], pa.large_list(pa.int8()))}),
+        "several": pa.table({"a": [[1]] * 2, "b": [[1] * half] * 2, "c": [[2] * (half - 6)] * 2}),
+    }
+
+
+@pytest.mark.parametrize("kind", rows_with(99))
+def test_the_values_of_each_event_are_bounded_as_if_it_travelled_alone(kind):
+    Batch.of("b", rows_with(ROW_VALUES_MAX)[kind])
+    large = rows_with(ROW_VALUES_MAX + 9)[kind]
+    with pytest.raises(BatchSizeError, match=r"an event of a batch has more than 8,192 values"):
+        Batch.of("b", large)
+    refused(stream_of(large), 2)
+    if kind in ("a list", "records", "maps"):
+        Batch.of("b", large.slice(0, 1))
+
+
+def test_a_table_with_a_row_that_holds_too_much_tells_so_at_publish():
+    table = pa.table({"a": [[1]] * 200 + [[1] * ROW_VALUES_MAX]})
+    with pytest.raises(ValueError, match="up to 8,192 values"):
+        list(pieces_of(table, Delivery.BEST_EFFORT, with_batches=True))

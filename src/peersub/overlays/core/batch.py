@@ -18,7 +18,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.arrow import rows_of_table
-from peersub.overlays.core.batch_bounds import BatchSizeError, check_repeats, check_stream
+from peersub.overlays.core.batch_bounds import (
+    BatchSizeError,
+    check_repeats,
+    check_rows,
+    check_stream,
+)
 from peersub.overlays.core.event_keys import (
     BATCH_ID_BYTES_MAX,
     BATCH_ROWS_MAX,
@@ -103,6 +108,7 @@ class Batch:
         made = cls(batch_id, numbers, table.num_rows, delivery=delivery, table=table, bodies=bodies)
         check_stream(made.packed)
         check_repeats(table)
+        check_rows(table)
         return made
 
     def __len__(self) -> int:
@@ -202,6 +208,7 @@ class Batch:
             table = table.remove_column(table.num_columns - 1)
         _check_columns(table, bodies)
         check_repeats(table)
+        check_rows(table)
         self._table, self._bodies = table, bodies
 
     @property

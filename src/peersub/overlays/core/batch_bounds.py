@@ -4,7 +4,8 @@ A few bytes of an Arrow stream can stand for gigabytes: compressed buffers, many
 same bytes, columns of nulls that have no bytes at all, dictionaries and unions that name one large
 value many times. The messages of a stream say how many values each array has and where its bytes
 are. `check_stream` reads that, and nothing else, before Arrow reads the stream. What the values
-alone can tell, where they repeat, `check_repeats` asks of the arrays, which are views on the bytes.
+alone can tell, where they repeat, `check_repeats` asks of the arrays, which are views on the bytes;
+and `check_rows`, whether each event could travel alone.
 """
 
 from __future__ import annotations
@@ -14,12 +15,22 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
-__all__ = ["UNPACKED_BYTES_MAX", "BatchSizeError", "check_repeats", "check_stream"]
+__all__ = [
+    "ROW_VALUES_MAX",
+    "UNPACKED_BYTES_MAX",
+    "BatchSizeError",
+    "check_repeats",
+    "check_rows",
+    "check_stream",
+]
 
 UNPACKED_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """Of all values of a batch, each at `VALUE_BYTES` and its own bytes."""
+ROW_VALUES_MAX: Final = 8_192
+"""Of one event, those in records and lists too (`wire.limits.VALUES_MAX`)."""
 VALUE_BYTES: Final = 32
 """About what a value takes as an object, also one that has no bytes in a column."""
 STREAM_MESSAGES_MAX: Final = 1_024
@@ -224,3 +235,56 @@ def _has_repeated_places(array: Any) -> bool:
     chosen = np.frombuffer(codes, np.int8)[start : start + length].astype(np.int64)
     at = np.frombuffer(places, np.int32)[start : start + length]
     return len(np.unique((chosen << 32) | at)) < length
+
+
+# --- values of a row -----------------------------------------------------------------------------
+
+
+def check_rows(table: pa.Table) -> None:
+    """Count the values of each event, with those in records and lists.
+
+    Raises:
+        BatchSizeError: one has more than an event may have.
+    """
+    import numpy as np
+
+    if table.num_columns > ROW_VALUES_MAX:
+        raise _too_many_values()
+    if not any(kind.num_fields for kind in table.schema.types):
+        return
+    for batch in table.to_batches():
+        values = np.full(len(batch), batch.num_columns, np.int64)
+        for column in batch.columns:
+            values += _inner_values(column)
+        if values.max(initial=0) > ROW_VALUES_MAX:
+            raise _too_many_values()
+
+
+def _too_many_values() -> BatchSizeError:
+    return BatchSizeError(f"an event of a batch has more than {ROW_VALUES_MAX:,} values")
+
+
+def _inner_values(array: Any) -> np.ndarray:
+    """How many values each value of an array holds; what is null may count as what is behind it."""
+    import numpy as np
+    import pyarrow as pa
+
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _inner_values(array.storage)
+    if pa.types.is_struct(kind) or pa.types.is_union(kind):
+        fields = [array.field(place) for place in range(kind.num_fields)]
+        if pa.types.is_union(kind) and kind.mode == "dense":
+            # Which of them a row names matters little: each is within the bound.
+            most = sum(int(_inner_values(field).max(initial=0)) for field in fields)
+            return np.full(len(array), most, np.int64)
+        return sum((1 + _inner_values(field) for field in fields), np.zeros(len(array), np.int64))
+    if not kind.num_fields:
+        return np.zeros(len(array), np.int64)
+    ends = np.cumsum(1 + _inner_values(array.values))
+    before = np.concatenate((np.zeros(1, np.int64), ends))
+    if pa.types.is_fixed_size_list(kind):
+        places = (array.offset + np.arange(len(array) + 1)) * kind.list_size
+    else:
+        places = array.offsets.to_numpy()
+    return np.diff(before[places])
