@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.messages import Message
@@ -134,7 +134,7 @@ class ClientGate:
             holders=self._holders,
             usage=usage,
             budget=self._budget,
-            status=lambda: self.status_for(identity, rules),
+            status=_StatusFor(self, identity, rules),
         )
         self._doors[door] = usage
         return door
@@ -228,6 +228,17 @@ class ClientGate:
             "durable_subscriptions": [name for name in durable if name.startswith(own)],
             "clients": clients,
         }
+
+
+class _StatusFor(NamedTuple):
+    """What clients of an identity are told; equal for all of its connections."""
+
+    gate: ClientGate
+    identity: str
+    rules: ClientRules
+
+    def __call__(self) -> dict[str, Any]:
+        return self.gate.status_for(self.identity, self.rules)
 
 
 def _identity_of(connection: Connection) -> str:
