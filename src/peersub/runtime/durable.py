@@ -22,6 +22,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
@@ -55,6 +56,7 @@ from peersub.runtime.store import (
     MemoryStore,
     Since,
     Store,
+    StoreError,
     StoreFailure,
 )
 from peersub.runtime.store.changes import (
@@ -66,6 +68,7 @@ from peersub.runtime.store.changes import (
     LossesTold,
     MoveCursor,
 )
+from peersub.runtime.store_questions import RETRY_S, StoreQuestions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +82,6 @@ UNACKNOWLEDGED_MAX: Final = 4_096
 READ_AT_ONCE: Final = 256
 READ_BYTES: Final = 4 * 1_024 * 1_024
 """Of events that are read from the log in one go."""
-RETRY_S: Final = 1.0
 OnReleased = Callable[[str, Sequence[str]], None]
 """Takes a durable subscription, and the events that its consumer has taken."""
 OnKept = Callable[[str, Filter], None]
@@ -168,6 +170,7 @@ class DurableSubscriptions:
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._records = RecordKeeping(self.__contains__, self.submit, self._loop)
+        self._questions = StoreQuestions(self._loop, counters)
         self._is_ended = False
         store.on_cut = self._on_cut
         self._rules = rules or OpenDurables()
@@ -290,18 +293,24 @@ class DurableSubscriptions:
             self.on_kept(name, wanted)
 
     def _begin(self, name: str, feed: _Feed, since: Since) -> None:
-        durable = self._durables.get(name)
-        if durable is None or durable.feed is not feed:
-            return
-        position = self._store.position_for(name, since)
-        assert position is not None, "it is on disk"
-        if since is None:
-            position = max(position, durable.acknowledged)
-        feed.sent = durable.acknowledged = position
-        self.tell_losses(name)
-        if since is not None:
-            self.submit([MoveCursor(name, position, may_go_back=True)])
-        self.wake(name)
+        """Find out where a consumer begins, and what was lost before."""
+
+        def ask() -> tuple[int | None, Losses | None]:
+            return self._store.position_for(name, since), self._store.losses(name)
+
+        def begin(found: tuple[int | None, Losses | None]) -> None:
+            durable, (position, losses) = self._durables.get(name), found
+            if durable is None or durable.feed is not feed or position is None:
+                return
+            if since is None:
+                position = max(position, durable.acknowledged)
+            feed.sent = durable.acknowledged = position
+            self._say_losses(name, losses)
+            if since is not None:
+                self.submit([MoveCursor(name, position, may_go_back=True)])
+            self.wake(name)
+
+        self._questions.ask(("begin", name), ask, begin)
 
     # --- losses --------------------------------------------------------------------------------
 
@@ -333,7 +342,12 @@ class DurableSubscriptions:
 
     def tell_losses(self, name: str) -> None:
         """Tell the consumer, if it is there, what was lost since it last heard of it."""
-        durable, losses = self._durables.get(name), self._store.losses(name)
+        if self.is_attached(name):
+            question = partial(self._store.losses, name)
+            self._questions.ask(("losses", name), question, partial(self._say_losses, name))
+
+    def _say_losses(self, name: str, losses: Losses | None) -> None:
+        durable = self._durables.get(name)
         feed = None if durable is None else durable.feed
         if durable is None or feed is None or feed.sent is None or losses is None:
             return
@@ -394,6 +408,7 @@ class DurableSubscriptions:
     def end(self, reason: str) -> None:
         """The node ends: consumers hear of it, subscriptions stay on disk."""
         self._is_ended = True
+        self._questions.end()
         for name, durable in self._durables.items():
             if durable.feed is not None:
                 sink = durable.feed.sink
@@ -427,6 +442,8 @@ class DurableSubscriptions:
                     if not events:
                         break
                     self._hand_over(name, feed, events)
+        except StoreError as error:
+            self._questions.failed(error, self.wake, name)
         finally:
             feed.task = None
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from peersub.filters import Filter
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import EventHandedOver, EventStored, IdentityStored, Record
+from peersub.runtime import store_questions
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable import DurableSubscriptions
-from peersub.runtime.sinks import DurableOptions
-from peersub.runtime.store import MemoryStore, StoreSettings
+from peersub.runtime.sinks import DurableOptions, SubscriptionRefusedError
+from peersub.runtime.store import MemoryStore, StoreError, StoreSettings
 from peersub.runtime.store.changes import AppendToLog
+from peersub.runtime.store_questions import StoreQuestions
 from peersub.wire import sealed
 from runtime.live_network import until
 
@@ -152,5 +160,64 @@ def test_a_record_that_the_disk_refuses_is_reported_and_stalls_no_other():
         assert answers[4] is None and answers[5] is None
         durables.end("over")
         store.close()
+
+    asyncio.run(story())
+
+
+class WatchedStore(MemoryStore):
+    """A store that notes in which threads it is asked, and can refuse to answer."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        self.refusals = 0
+        super().__init__(now_ms=lambda: 0)
+
+    @contextmanager
+    def _asking(self) -> Iterator[sqlite3.Connection]:
+        self.threads.append(threading.current_thread())
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("the disk does not answer")
+        with super()._asking() as connection:
+            yield connection
+
+
+def test_a_disk_is_asked_off_the_loop_and_again_when_it_does_not_answer(monkeypatch, caplog):
+    async def story() -> None:
+        store, counters = WatchedStore(), Counters()
+        monkeypatch.setattr(store_questions, "RETRY_S", 0.0)
+        durables = DurableSubscriptions(store, lambda: 0, counters)
+        store.threads.clear()
+        consumer, event = Noting(), sealed(Publication("e1", {"a": 1}))
+        durables.recreate("d", WANTED, lambda _: None)
+        durables.submit([AppendToLog(event, ("d",), 0)], lambda: setattr(store, "refusals", 3))
+        await until(lambda: store.refusals, "it is on disk")
+        durables.attach("d", WANTED, consumer, DurableOptions("earliest"), lambda _: None)
+        await until(lambda: consumer.got == ["e1"], "it came though the disk had failed")
+        with pytest.raises(SubscriptionRefusedError, match="the log ends at 1"):
+            durables.attach("other", WANTED, consumer, DurableOptions("7"), lambda _: None)
+        durables.tell_losses("d")
+        assert counters.as_dict()["the disk could not be read"] == 3
+        assert "the disk cannot be read, and is asked again" in caplog.text
+        durables.end("over")
+        store.close()
+        assert threading.current_thread() not in store.threads and store.threads
+
+    asyncio.run(story())
+
+
+def test_one_answer_is_enough_for_all_who_ask_the_same():
+    async def story() -> None:
+        answered: list[int] = []
+        questions = StoreQuestions(asyncio.get_running_loop(), Counters())
+        for number in range(100):
+            questions.ask("same", lambda: number, answered.append)  # noqa: B023 - the last counts
+        questions.ask("other", lambda: -1, answered.append)
+        await until(lambda: len(answered) == 2, "answered")
+        assert answered == [99, -1]
+        questions.end()
+        questions.ask("same", lambda: 5, answered.append)
+        await asyncio.sleep(0)
+        assert answered == [99, -1]
 
     asyncio.run(story())

@@ -59,6 +59,8 @@ class Applier:
         self.mirror = Mirror(connection, settings)
         self.staging = Staging(connection, settings)
         self._staging_changed = True
+        self.mark = store_mark(connection)
+        """How far what is committed goes; read by other threads."""
         self._ways: dict[type, Callable[[Any], None]] = {
             kinds.KeepRecord: lambda change: self._keep(change.record),
             kinds.AppendToLog: self._append,
@@ -114,8 +116,9 @@ class Applier:
         cuts, self.log.trimming.cuts = self.log.trimming.cuts, []
         if cuts and self.on_cut is not None:
             self.on_cut(cuts)
+        self.mark = store_mark(self._connection)
         if self._mark_file is not None:
-            self._mark_file.write(store_mark(self._connection))
+            self._mark_file.write(self.mark)
 
     def rolled_back(self) -> None:
         """The transaction never happened."""

@@ -30,7 +30,6 @@ from peersub.runtime.store.facts import (
 )
 from peersub.runtime.store.failures import StoreError, explained
 from peersub.runtime.store.folder import DATABASE, create_database, locked, opened, prepared
-from peersub.runtime.store.log import next_position
 from peersub.runtime.store.mark_file import MARK, MarkFile, read_mark
 from peersub.runtime.store.reading import (
     DurableSubscription,
@@ -192,9 +191,8 @@ class Store:
 
     @property
     def mark(self) -> StoreMark:
-        """How far the store is; `CommitsLost` says that it was once further."""
-        with self._asking() as connection:
-            return reading.store_mark(connection)
+        """How far the store is, without asking the disk; `CommitsLost`: it was once further."""
+        return self._applier.mark
 
     @property
     def log_epoch(self) -> str:
@@ -257,8 +255,7 @@ class Store:
 
     def last_position(self) -> int:
         """The position of the newest event that was ever in the log."""
-        with self._asking() as connection:
-            return next_position(connection) - 1
+        return self.mark.position
 
     def trimmed_unread(self, subscription: str) -> int:
         """How many events the log's bounds cut off before the consumer had read them."""
