@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.messages import Message
@@ -230,7 +231,8 @@ class ClientGate:
         }
 
 
-class _StatusFor(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _StatusFor:
     """What clients of an identity are told; equal for all of its connections."""
 
     gate: ClientGate
