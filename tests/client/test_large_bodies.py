@@ -11,9 +11,10 @@ from client.fake_node import FakeNode
 from client.test_door import door_of, wanted
 from client.turns import on_loop, settle, until
 from peersub import Filter, connect, join
-from peersub.filters.xpath import documents
+from peersub.filters.xpath import documents, xpath_filter
+from peersub.matching import xpath_index
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.runtime.body_reading import READ_ON_LOOP_BYTES, BodyReader
+from peersub.runtime.body_reading import ASKED_ON_LOOP_BYTES, READ_ON_LOOP_BYTES, BodyReader
 from peersub.wire import sealed
 from peersub.wire.client_messages import Delivered, PublishEnded, PublishWanted, SubscribeWanted
 from peersub.wire.publications import publication_of
@@ -125,3 +126,87 @@ async def test_documents_cross_a_network_without_being_parsed_on_a_loop(parsed):
             assert [(await anext(each)).id for _ in range(4)] == ["0", "1", "2", "3"]
     assert len(parsed) == 2  # Once at each node.
     assert threading.current_thread() not in parsed
+
+
+# --- patterns --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The threads in which patterns are asked about documents, one for each time."""
+    threads: list[threading.Thread] = []
+    for module in (xpath_filter, xpath_index):
+        ask = module.embeds
+
+        def watched(*about, ask=ask):
+            threads.append(threading.current_thread())
+            return ask(*about)
+
+        monkeypatch.setattr(module, "embeds", watched)
+    return threads
+
+
+BRANCHED = [
+    *(f"/r/item[p = '{n}'][p = 'text']" for n in range(5)),
+    *("/r/item[p = 'text']", "//item[p]/p[. = 'text']", "//item[p = 'text'][p = 'x']"),
+]
+
+
+@on_loop
+async def test_all_patterns_that_are_held_are_asked_about_a_large_document_off_the_loop(asked):
+    bodies = BodyReader()
+    patterns = [Filter.xpath(text) for text in BRANCHED]
+    for pattern in patterns:
+        bodies.note(pattern)
+    received = [Filter.from_bytes(pattern.to_bytes()) for pattern in patterns]
+    event = Publication("e", {}, LARGE)
+    await bodies.read([event])
+    begun = len(asked)
+    assert begun and threading.current_thread() not in asked
+    wanted = [pattern for pattern in patterns if pattern.matches(LARGE)]
+    assert [pattern.text for pattern in wanted] == [Filter.xpath(t).text for t in BRANCHED[5:7]]
+    del asked[begun:]
+    for many in (patterns, received):
+        assert [each for each in many if event.matches(each)] == wanted
+        index = xpath_index.XPathIndex()
+        for number, each in enumerate(many):
+            index.add(number, each)
+        assert index.match(event.event) == [5, 6]
+    assert len(asked) == begun, "nothing is asked again"
+    # One that came meanwhile is asked where it is needed.
+    late = Filter.xpath("/r[item = 'text']")
+    index.add(99, late)
+    assert event.matches(late) and index.match(event.event) == [5, 6, 99]
+
+
+@on_loop
+async def test_patterns_that_nobody_holds_any_more_are_not_asked(asked):
+    bodies, first = BodyReader(), Filter.xpath(BRANCHED[0])
+    bodies.note(first)
+    gone = Filter.xpath(BRANCHED[3])
+    bodies.note(gone)
+    text = gone.text
+    del gone
+    event = Publication("e", {}, LARGE)
+    await bodies.read([event])
+    answers = event.event.reading[0].answers
+    assert first.text in answers and text not in answers
+    second = Filter.xpath(BRANCHED[1])
+    bodies.note(second)
+    text = first.text
+    del first
+    event.forget_unpacked()
+    await bodies.read([event])
+    answers = event.event.reading[0].answers
+    assert second.text in answers and text not in answers
+
+
+@on_loop
+async def test_the_more_patterns_the_smaller_a_document_is_read_off_the_loop():
+    bodies, event = BodyReader(), Publication("e", {}, b"<r>" + b"<p/>" * 1_000 + b"</r>")
+    patterns = [Filter.xpath(f"/r/p{n}[q]") for n in range(ASKED_ON_LOOP_BYTES // 4_007 + 1)]
+    bodies.note(patterns[0])
+    assert not bodies.must_read(event)
+    for pattern in patterns[1:]:
+        bodies.note(pattern)
+    assert bodies.must_read(event)

@@ -23,7 +23,7 @@ from typing import Final
 from peersub.filters.filter import Matchable
 from peersub.filters.xpath import Document, DocumentError, XPathFilter, document_of
 from peersub.filters.xpath.embedding import Memo, Step, compiled, embeds
-from peersub.filters.xpath.pattern import PatternNode, labels_of
+from peersub.filters.xpath.pattern import PatternNode, labels_of, pattern_text
 
 __all__ = ["XPathIndex"]
 
@@ -36,6 +36,7 @@ class _Record:
     """One distinct pattern and the entries that hold it."""
 
     pattern: PatternNode
+    text: str
     is_trunk_only: bool
     labels: frozenset[str]
     top: Step
@@ -156,7 +157,8 @@ class XPathIndex:
             node = below[step.label]
         is_trunk_only = not any(step.has_conditions or len(step.branches) > 1 for step in trunk)
         top = compiled(pattern, self._steps)
-        record = _Record(pattern, is_trunk_only, labels_of(pattern), top, node)
+        text = pattern_text(pattern)
+        record = _Record(pattern, text, is_trunk_only, labels_of(pattern), top, node)
         node.records.append(record)
         return record
 
@@ -193,6 +195,8 @@ class XPathIndex:
             document = document_of(event)
         except DocumentError:
             return []
+        if document.answers:
+            return self._answered(document)
         accepted: set[_Record] = set()
         candidates: set[_Record] = set()
         for state in self._states_of(document):
@@ -210,6 +214,26 @@ class XPathIndex:
                 found += record.entries
         found.sort()
         return found
+
+    def _answered(self, document: Document) -> list[int]:
+        """The same where most patterns were asked about the document before."""
+        answers = document.answers
+        memo: Memo = {}
+        found: list[int] = []
+        for record in self._records.values():
+            answer = answers.get(record.text)
+            if answer is None:
+                answer = embeds(record.pattern.is_descendant, record.top, document, memo)
+            if answer:
+                found += record.entries
+        found.sort()
+        return found
+
+    def note_answers(self, document: Document) -> None:
+        """Let the document know what all patterns say of it: nobody need work that out again."""
+        matched = set(self.match(document))
+        for record in self._records.values():
+            document.answers[record.text] = not matched.isdisjoint(record.entries)
 
     def _states_of(self, document: Document) -> list[_State]:
         """The states that the document's elements reach, each once."""

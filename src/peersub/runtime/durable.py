@@ -389,8 +389,10 @@ class DurableSubscriptions:
         while given and (given[0].position <= position or given[0].is_hidden):
             position = max(position, given[0].position)
             taken.append(given.popleft().name)
-        durable.acknowledged = max(position, durable.acknowledged)
-        self.submit([MoveCursor(name, position)])
+        if position > durable.acknowledged:
+            # Whoever says the same again and again must not keep the disk from others.
+            durable.acknowledged = position
+            self.submit([MoveCursor(name, position)])
         if taken:
             if self.on_released is not None:
                 self.on_released(name, taken)

@@ -420,6 +420,7 @@ class LiveNode:
             def tell_overlay(filter_on_disk: Filter) -> None:
                 if is_known:
                     driver.tell(Unsubscribe(name))
+                self.bodies.note(filter_on_disk)  # It may be narrowed by permissions.
                 driver.tell(Subscribe(name, filter_on_disk, durable=True))
 
             durables.attach(name, wanted, sink, durable, tell_overlay)
@@ -456,6 +457,7 @@ class LiveNode:
         """A subscription of this node gets other events from now on."""
         driver = self._running()
         durable = self._durables is not None and name in self._durables
+        self.bodies.note(wanted)
         driver.tell(Unsubscribe(name))
         driver.tell(Subscribe(name, wanted, durable=durable))
 

@@ -2,8 +2,7 @@
 
 A disk may take its time, and the store's connection serves one reader at a time. So a thread asks
 some questions at a time; those who read the log have their turns in between. A disk that cannot be
-read is asked again later (`RETRY_S`), which is logged and counted: until then nobody hears
-anything.
+read is asked again later (`RETRY_S`), which is logged and counted: nobody hears anything before.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ defaults, and skips messages that it does not know. Golden bytes of each version
 """
 
 from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
+from peersub.wire.filter_bytes import Patterns
 from peersub.wire.frames import (
     FrameDecoder,
     carries_event,
@@ -16,6 +17,7 @@ from peersub.wire.frames import (
     encode,
     encode_batch,
     encode_record,
+    patterns_held,
     patterns_seen,
 )
 from peersub.wire.publications import sealed
@@ -24,6 +26,7 @@ from peersub.wire.values import UnnamedValue, pack_attributes, unpack_attributes
 __all__ = [
     "FrameDecoder",
     "FrameSizeError",
+    "Patterns",
     "UnknownMessageError",
     "UnnamedValue",
     "WireError",
@@ -33,6 +36,7 @@ __all__ = [
     "encode_batch",
     "encode_record",
     "pack_attributes",
+    "patterns_held",
     "patterns_seen",
     "sealed",
     "unpack_attributes",

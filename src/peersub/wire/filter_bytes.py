@@ -7,6 +7,7 @@ once wanted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from peersub.filters.filter import Filter
@@ -15,7 +16,26 @@ from peersub.filters.widened import UnreadFilter
 from peersub.wire.errors import WireError
 from peersub.wire.limits import FILTERS_HELD_MAX, REMEMBERED_FILTER_BYTES_MAX
 
-__all__ = ["FilterMemory"]
+__all__ = ["FilterMemory", "Patterns"]
+
+
+class Patterns:
+    """Patterns, as long as somebody else holds them; each object by itself."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: WeakValueDictionary[int, Filter] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Filter]:
+        return iter(list(self._by_id.values()))
+
+    def note(self, pattern: Filter) -> None:
+        """There is one more."""
+        self._by_id[id(pattern)] = pattern
 
 
 class FilterMemory:
@@ -27,12 +47,14 @@ class FilterMemory:
 
     Attributes:
         has_patterns: whether a pattern was ever read: events may have to be read as documents.
+        patterns: those that were read, while somebody holds them.
     """
 
-    __slots__ = ("_bytes_of", "_filter_of", "_last", "_price_max", "has_patterns")
+    __slots__ = ("_bytes_of", "_filter_of", "_last", "_price_max", "has_patterns", "patterns")
 
     def __init__(self, price_max: int | None = None) -> None:
         self.has_patterns = False
+        self.patterns = Patterns()
         self._price_max = price_max
         self._filter_of: WeakValueDictionary[bytes, Filter] = WeakValueDictionary()
         self._bytes_of: WeakKeyDictionary[Filter, bytes] = WeakKeyDictionary()
@@ -54,7 +76,9 @@ class FilterMemory:
                 known = UnreadFilter(data, str(error))
             except (ValueError, RecursionError) as error:
                 raise WireError(f"a filter that cannot be read: {error}") from None
-            self.has_patterns = self.has_patterns or known.language != "sql"
+            if known.language != "sql":
+                self.has_patterns = True
+                self.patterns.note(known)
             if len(data) <= REMEMBERED_FILTER_BYTES_MAX:
                 self._filter_of[data] = known
                 self._hold(data, known)

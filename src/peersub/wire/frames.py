@@ -15,7 +15,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.records import Record
 from peersub.wire.codec import HEADER_LENGTH_BYTES, LENGTH_BYTES, PREFIX, Codec
 from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
-from peersub.wire.filter_bytes import FilterMemory
+from peersub.wire.filter_bytes import FilterMemory, Patterns
 from peersub.wire.limits import FRAME_BYTES_MAX
 from peersub.wire.tags import MESSAGES, RECORDS
 
@@ -27,6 +27,7 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_record",
+    "patterns_held",
     "patterns_seen",
     "tag_told",
     "write_frames",
@@ -83,6 +84,11 @@ def tag_told(message: Message) -> int:
 def patterns_seen() -> bool:
     """Whether a pattern over documents was ever read here."""
     return _FILTERS.has_patterns or _RECORDED_FILTERS.has_patterns
+
+
+def patterns_held() -> tuple[Patterns, ...]:
+    """The patterns that were read here, and that somebody holds."""
+    return (_FILTERS.patterns, _RECORDED_FILTERS.patterns)
 
 
 def encode_record(record: Record) -> bytes:

@@ -136,6 +136,27 @@ def test_nobody_acknowledges_more_than_was_given():
     asyncio.run(story())
 
 
+def test_acknowledgements_that_say_nothing_new_cost_the_disk_nothing():
+    async def story() -> None:
+        store = MemoryStore(now_ms=lambda: 0)
+        durables = DurableSubscriptions(store, lambda: 0, Counters())
+        consumer = Noting()
+        durables.attach("d", WANTED, consumer, DurableOptions(), lambda _: None)
+        event = sealed(Publication("e1", {"a": 1}))
+        durables.submit([AppendToLog(event, ("d",), 0)], lambda: durables.wake("d"))
+        await until(lambda: consumer.got, "it came")
+        submit, submitted = store.submit, []
+        store.submit = lambda *given: (submitted.append(given), submit(*given))  # type: ignore[method-assign]
+        for position in (*range(100), 2**62, 1, 2**100):
+            durables.acknowledge("d", position)
+        assert len(submitted) == 1
+        await until(lambda: store.cursor("d") == 1, "it is on disk")
+        durables.end("over")
+        store.close()
+
+    asyncio.run(story())
+
+
 def test_a_record_that_the_disk_refuses_is_reported_and_stalls_no_other():
     async def story() -> None:
         settings = StoreSettings(kept_events_max=1)

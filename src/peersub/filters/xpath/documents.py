@@ -52,9 +52,11 @@ class Document:
         parents: the number of each element's parent; -1 for the root.
         ends: one past the number of each element's last descendant.
         attributes: values by name, for each element.
+        answers: whether it matches, for patterns that were asked about it before, by their texts.
     """
 
     def __init__(self) -> None:
+        self.answers: dict[str, bool] = {}
         self.labels: list[str] = []
         self.parents: list[int] = []
         self.ends: list[int] = []

@@ -125,6 +125,9 @@ class XPathFilter(Filter):
             document = document_of(event)
         except DocumentError:
             return False
+        answer = document.answers.get(self.text) if document.answers else None
+        if answer is not None:
+            return answer
         labels, is_descendant, top = self._compiled
         return labels <= document.places.keys() and embeds(is_descendant, top, document, {})
 
