@@ -29,10 +29,7 @@ from peersub.filters.filter import Filter
 from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.overlays.core.records import (
-    DurableSubscriptionStored,
-    Record,
-)
+from peersub.overlays.core.records import DurableSubscriptionStored, Record
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
 from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
