@@ -4,11 +4,13 @@ import pytest
 
 from peersub.overlays.chord.topology import ChordTopology
 from peersub.overlays.routing.covering_order import OrderNode
+from peersub.overlays.routing.maintenance import FilterMaintenance
 from peersub.simulator.running import run_scenario
-from peersub.simulator.swarm import swarm_scenario
+from peersub.simulator.swarm import TURNS_FROM, swarm_scenario
 
 SEEDS_MAX = 40
 NODES_MAX = 9
+SMALL_SLICES = TURNS_FROM + 127
 
 
 def plant_in_the_responsibility_arithmetic(monkeypatch):
@@ -64,3 +66,21 @@ def test_the_swarm_finds_it(plant, monkeypatch):
             assert run_scenario(scenario).violations == [], "it is the mistake that is found"
             return
     pytest.fail(f"not found with the first {SEEDS_MAX} seeds")
+
+
+def test_the_swarm_finds_who_is_ready_too_early(monkeypatch):
+    """What has changed during an update in slices is told to nobody: a seed of small slices."""
+    original = FilterMaintenance._answer
+
+    def answer(self, concerned):
+        publishers, concerned = self._publishers, tuple(concerned)
+        sending = [peer for peer in concerned if publishers[peer].outgoing]
+        original(self, concerned)
+        for peer in sending:
+            if not publishers[peer].outgoing and peer not in self._answers:
+                self._due.pop(peer, None)
+
+    scenario = swarm_scenario(SMALL_SLICES, "chord")
+    assert run_scenario(scenario).violations == []
+    monkeypatch.setattr(FilterMaintenance, "_answer", answer)
+    assert run_scenario(scenario).violations
