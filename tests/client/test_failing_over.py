@@ -72,6 +72,29 @@ async def test_positions_of_one_log_are_not_acknowledged_in_another():
 
 
 @on_loop
+async def test_who_closes_or_makes_a_connection_can_be_cancelled():
+    """Also at the moment at which it waits for tasks that it has cancelled itself."""
+    async with join() as node:
+        light = await connect(node.node)
+        closing = asyncio.create_task(light.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        light = await connect(node.node)
+        subscription = light.subscribe("TRUE")
+        moving = asyncio.create_task(asyncio.sleep(1_000))
+        light._moves._moving[subscription] = moving
+        staying = asyncio.create_task(light._moves.stay(subscription))
+        await asyncio.sleep(0)
+        staying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await staying
+        assert moving.cancelled()
+        await light.close()
+
+
+@on_loop
 async def test_whoever_waits_hears_that_the_node_is_gone_for_good():
     first = await join()
     light = await connect(first.node, give_up_after=0.05)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from peersub.client.errors import ClientError, ConnectError
 from peersub.client.session import Session
+from peersub.runtime.tasks import end_tasks
 
 if TYPE_CHECKING:
     from peersub.client.subscription import Subscription
@@ -98,9 +99,7 @@ class Moves:
         """Give up a move, if there is one."""
         task = self._moving.get(subscription)
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await end_tasks(task)
 
     async def close(self) -> None:
         """End all links but the client's own."""

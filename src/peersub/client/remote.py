@@ -15,7 +15,6 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from peersub.client.errors import ConnectError
@@ -25,6 +24,7 @@ from peersub.runtime.clock import Clock
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import FOR_CLIENTS
+from peersub.runtime.tasks import end_tasks
 from peersub.wire.client_messages import ClientRefused, Message
 
 __all__ = ["RemoteLink"]
@@ -86,15 +86,11 @@ class RemoteLink:
     async def close(self) -> None:
         """Close, and dial no more."""
         self._is_closed = True
-        tasks = [task for task in (self._ticker, self._redialler) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
         connection = self._connection
-        if connection is not None and connection.is_closing:
+        if connection is not None:
             connection.close("the client was closed")
+        await end_tasks(*filter(None, (self._ticker, self._redialler)))
+        if connection is not None:
             await self._closed(connection)
 
     async def _closed(self, connection: Connection) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -34,6 +33,7 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.dial_memory import DialMemory
 from peersub.runtime.link_listener import LinkListener
 from peersub.runtime.security.rate_limit import RateLimit
+from peersub.runtime.tasks import end_tasks
 from peersub.runtime.turns import Turns
 
 __all__ = ["Transport", "TransportSettings"]
@@ -160,9 +160,7 @@ class Transport:
         """Accept nothing more, and close all connections once what was sent is through."""
         self._is_closed = True
         if self._ticker is not None:
-            self._ticker.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ticker
+            await end_tasks(self._ticker)
         if self._acceptor is not None:
             await self._acceptor.close()
         for attempt in list(self._attempts.values()):

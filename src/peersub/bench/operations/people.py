@@ -6,7 +6,6 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from peersub.bench.operations.checking import Facts, Received
 from peersub.bench.resilience.worker import now_ms
 from peersub.client import ClientError, ConnectionEvent, PublishFailedError, connect
 from peersub.runtime.security.settings import TlsSettings
+from peersub.runtime.tasks import end_tasks
 
 __all__ = ["AGAIN_S", "LEVELS", "SYMBOLS", "Publisher", "Reader"]
 
@@ -50,9 +50,7 @@ class _Person(ABC):
         """Stop, and close the connection."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await end_tasks(task)
 
     @abstractmethod
     async def _live(self) -> None:
