@@ -19,9 +19,12 @@ from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing import batch_routing
 from peersub.overlays.routing import rows as rows_module
 from peersub.overlays.routing.batch_routing import BatchRouting
+from peersub.overlays.routing.combination import Pool
+from peersub.overlays.routing.covering_order import CoveringOrder
 from peersub.overlays.routing.messages import Entry, FilterConfirmed, FilterUpdate
 from peersub.overlays.routing.rows import NO_ROWS, Rows, row_key
 from peersub.overlays.routing.strategies import StrategySettings
+from peersub.overlays.routing.topology import NOWHERE
 
 GROWTH_MAX = 1.5
 """How much more a change may take where there are 16 times as many rows: look-ups are deeper."""
@@ -248,6 +251,29 @@ def test_an_index_follows_the_changes():
     assert without._index is not None and not without.want(event)
     again = without.changed([Entry("", wanted(7))], [])
     assert [entry.filter for entry in again.wanting(event)] == [wanted(7)]
+
+
+def test_rows_that_change_while_others_are_taken_in_cost_no_copy(monkeypatch):
+    copies = []
+    rebuilt = rows_module._Version._rebuilt
+    monkeypatch.setattr(
+        rows_module._Version, "_rebuilt", lambda version: copies.append(1) or rebuilt(version)
+    )
+    pool, peer = Pool(CoveringOrder(), None), PeerId("a", 1)
+    table = NO_ROWS
+    for begin in range(0, 400, 20):
+        new = table.changed([Entry("", wanted(begin + number)) for number in range(20)], [])
+        pool.replace(peer, table, new)
+        # More comes over the link before this has had its turns.
+        table = new.changed([], [row_key(Entry("", wanted(begin)))])
+        event = Publication("e", {"symbol": f"S{(begin + 3) % 50}", "price": begin + 4})
+        while not pool.is_complete:
+            pool.work(3)
+            assert pool.wants(peer, event)
+        pool.replace(peer, new, table)
+    assert not copies
+    pool.work(None)
+    assert pool.rows([peer], NOWHERE).entries == table.entries
 
 
 # --- batches -----------------------------------------------------------------------------------

@@ -182,10 +182,11 @@ class Pool:
         self._cells: dict[EntryKey, _Cell] = {}
         self._log: list[EntryKey] = []
         self._views: dict[tuple[int, Scope], _View] = {}
-        self._targets: dict[Source, Rows] = {}
-        """The rows of a source as they are to be."""
-        self._pending: dict[Source, dict[EntryKey, None]] = {}
-        """Per source the keys whose rows are to be compared with the target's, last ones first."""
+        self._pending: dict[Source, dict[EntryKey, Entry | None]] = {}
+        """Per source the rows that are to be taken in, last ones first; None where one goes. The
+        rows themselves: the table may have changed by then, and old versions are dear to ask."""
+        self._gone: dict[Source, None] = {}
+        """Sources that are to have no rows in the end."""
         self._named = 0
         """Rows with a name: the covering order knows filters, not names."""
         self._asked: tuple[Publication, int] | None = None
@@ -207,12 +208,18 @@ class Pool:
         added, removed = old.entry_change_to(new)
         self._asked = None
         self._bit(source)
-        self._targets[source] = new
+        self._gone.pop(source, None)
+        if new is NO_ROWS:
+            self._gone[source] = None
         pending = self._pending.setdefault(source, {})
         # The last ones are taken in first: what comes is there before anything goes.
-        for key in (*removed, *map(row_key, reversed(added))):
+        for key in removed:
             pending.pop(key, None)
             pending[key] = None
+        for entry in reversed(added):
+            key = row_key(entry)
+            pending.pop(key, None)
+            pending[key] = entry
         self._end_if_done(source)
 
     def work(self, rows_max: int | None) -> dict[Source, None]:
@@ -221,12 +228,12 @@ class Pool:
         changed: dict[EntryKey, _Cell] = {}
         left = sum(map(len, self._pending.values())) if rows_max is None else rows_max
         for source in list(self._pending):
-            keys, target, bit = self._pending[source], self._targets[source], self._bits[source]
+            pending, bit = self._pending[source], self._bits[source]
             touched[source] = None
-            while keys and left > 0:
+            while pending and left > 0:
                 left -= 1
-                key = keys.popitem()[0]
-                cell = self._take_in(key, target.find(key), bit)
+                key, entry = pending.popitem()
+                cell = self._take_in(key, entry, bit)
                 if cell is not None:
                     changed[key] = cell
             self._end_if_done(source)
@@ -239,8 +246,7 @@ class Pool:
     def _end_if_done(self, source: Source) -> None:
         if not self._pending[source]:
             del self._pending[source]
-            if self._targets[source] is NO_ROWS:
-                del self._targets[source]
+            if self._gone.pop(source, ...) is None:
                 self._free.append(self._bits.pop(source))
 
     def _take_in(self, key: EntryKey, entry: Entry | None, bit: int) -> _Cell | None:
@@ -285,8 +291,8 @@ class Pool:
         if pending:
             if len(pending) > PENDING_ASKED_MAX:
                 return True
-            rows = map(self._targets[source].find, pending)
-            if publication.matches_any(entry.filter for entry in rows if entry is not None):
+            rows = (entry.filter for entry in pending.values() if entry is not None)
+            if publication.matches_any(rows):
                 return True
         if self._asked is None or self._asked[0] is not publication:
             self._asked = publication, self._sources_wanting(self._order, publication)
