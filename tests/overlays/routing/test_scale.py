@@ -253,6 +253,25 @@ def test_an_index_follows_the_changes():
     assert [entry.filter for entry in again.wanting(event)] == [wanted(7)]
 
 
+def test_an_index_that_nobody_asks_does_not_follow():
+    rows = Rows.of(Entry("", wanted(number)) for number in range(100))
+    event = Publication("e", {"symbol": "S7", "price": 8})
+    for _ in range(rows_module.INDEX_AFTER + 1):
+        assert rows.want(event)
+    for number in range(100, 300):
+        rows = rows.changed([Entry("", wanted(number))], [])
+        if not number % 20:
+            assert rows.want(event), "now and then it is asked: it stays"
+    assert rows._index is not None
+    for number in range(300, 650):
+        rows = rows.changed([Entry("", wanted(number))], [])
+    assert rows._index is None
+    assert rows.want(Publication("f", {"symbol": "S49", "price": 650}))
+    for _ in range(rows_module.INDEX_AFTER):
+        assert rows.want(event)
+    assert rows._index is not None, "it pays again"
+
+
 def test_rows_that_change_while_others_are_taken_in_cost_no_copy(monkeypatch):
     copies = []
     rebuilt = rows_module._Version._rebuilt

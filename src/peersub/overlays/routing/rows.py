@@ -22,7 +22,7 @@ Law: `old.changed(*old.change_to(new)) == new`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Final, TypeAlias
 from weakref import ref
@@ -61,7 +61,8 @@ INDEX_FROM: Final = 16
 """Rows from which an index pays: below, each filter is asked."""
 INDEX_AFTER: Final = 16
 """Events that are asked row by row before an index is made: making it costs as much as about so
-many of them, and rows that change with each event never have one."""
+many of them, and rows that change with each event never have one. It goes again when half as many
+rows have changed as there are, and no event was asked about meanwhile."""
 _FILTER_OF: Final = itemgetter(1)
 """The filter of an entry."""
 LINKED_MIN: Final = 1_024
@@ -98,7 +99,7 @@ class _Version:
 
     __slots__ = (
         *("__weakref__", "_by_key", "_later", "_linked", "_sorted", "_total"),
-        *("asked", "count", "index"),
+        *("asked", "count", "index", "unasked"),
     )
 
     def __init__(self, entries: tuple[Entry, ...] | None, total: int | None = None) -> None:
@@ -112,6 +113,8 @@ class _Version:
         self.asked = 0
         """Events that were asked row by row."""
         self.index: Matcher | None = None
+        self.unasked = 0
+        """Rows that have changed in the index since it was last asked."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -195,7 +198,7 @@ class _Version:
             version._by_key = dict(self.by_key())
             return
         version.index, self.index = self.index, None
-        version.asked = self.asked
+        version.asked, version.unasked = self.asked, self.unasked
         linked = self._linked + len(before)
         if linked > max(LINKED_MIN, self.count):
             version._by_key = dict(self.by_key())
@@ -205,11 +208,15 @@ class _Version:
             version._linked = linked
             self._later = version, before
 
-    def _index_again(self, before: Iterable[EntryKey]) -> None:
-        """Let the index follow the change."""
+    def _index_again(self, before: Collection[EntryKey]) -> None:
+        """Let the index follow the change, unless nobody asks it."""
         if self.index is None:
             return
         rows = self.by_key()
+        self.unasked += len(before)
+        if 2 * self.unasked > max(self.count, 2 * INDEX_FROM):
+            self.index, self.asked = None, 0
+            return
         for key in before:
             name, entry = _index_name(key), rows.get(key)
             if name in self.index:
@@ -354,7 +361,7 @@ class Rows:
     def want(self, publication: Publication) -> bool:
         """Whether a row wants the event."""
         version = self._version
-        index = version.index if version.index is not None else self._index_if_it_pays()
+        index = self._index_if_it_pays()
         if index is None:
             return publication.matches_any(map(_FILTER_OF, version.values()))
         return index.matches_any(publication.event, publication.probe)
@@ -362,7 +369,7 @@ class Rows:
     def wanting(self, publication: Publication) -> Iterator[Entry]:
         """The rows that want the event, in no order; found one by one, as far as is asked."""
         version = self._version
-        index = version.index if version.index is not None else self._index_if_it_pays()
+        index = self._index_if_it_pays()
         if index is None:
             for entry in version.values():
                 if publication.matches(entry[1]):
@@ -374,6 +381,9 @@ class Rows:
 
     def _index_if_it_pays(self) -> Matcher | None:
         version = self._version
+        if version.index is not None:
+            version.unasked = 0
+            return version.index
         version.asked += 1
         if version.count < INDEX_FROM or version.asked <= INDEX_AFTER:
             return None
