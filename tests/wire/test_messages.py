@@ -225,9 +225,8 @@ def test_the_memory_holds_what_is_in_use_and_a_few_more():
     written = [Filter(f"a = {number}").to_bytes() for number in range(3 * FILTERS_HELD_MAX)]
     used = [memory.filter_of(data) for data in written[:3]]
     for data in written:
-        memory.bytes_of(memory.filter_of(data))
+        assert memory.filter_of(data).to_bytes() == data
     assert len(memory._filter_of) == FILTERS_HELD_MAX + len(used)
-    assert len(memory._bytes_of) == FILTERS_HELD_MAX + len(used)
     assert [memory.filter_of(data) for data in written[:3]] == used
     assert memory.filter_of(written[1]) is used[1]
     assert memory.filter_of(written[5]) == Filter("a = 5")
@@ -237,8 +236,7 @@ def test_long_filters_are_not_remembered():
     memory = FilterMemory()
     long = Filter("a = '" + "x" * 5_000 + "'")
     assert memory.filter_of(long.to_bytes()) is not memory.filter_of(long.to_bytes())
-    memory.bytes_of(long)
-    assert not len(memory._bytes_of)
+    assert long.to_bytes() is not long.to_bytes()
 
 
 # --- versions --------------------------------------------------------------------------------

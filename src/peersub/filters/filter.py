@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from peersub.events.envelope import Event
 from peersub.filters.boxes import Box, Path, box_matches
@@ -40,6 +40,8 @@ from peersub.filters.wire_form import BYTES_MAX, boxes_to_bytes, digest_of, read
 
 __all__ = ["Filter", "Matchable", "attributes_of", "described"]
 
+KEPT_BYTES_MAX: Final = 1_024
+"""Of the normal form, which is asked for at each table and link; longer ones are made each time."""
 Matchable = Mapping[str, Any] | Event | bytes | str
 """What a filter can be asked about: attributes, an event, or an XML document."""
 
@@ -126,7 +128,12 @@ class Filter:
 
     def to_bytes(self) -> bytes:
         """The normal form as versioned MessagePack."""
-        return boxes_to_bytes(self.boxes)
+        known: bytes | None = self.__dict__.get("_bytes")
+        if known is None:
+            known = boxes_to_bytes(self.boxes)
+            if len(known) <= KEPT_BYTES_MAX:
+                self.__dict__["_bytes"] = known
+        return known
 
     @cached_property
     def digest(self) -> bytes:

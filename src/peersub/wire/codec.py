@@ -83,7 +83,7 @@ class Codec:
     def __init__(self, kinds: Mapping[int, type], filters: FilterMemory) -> None:
         def written(value: object) -> object:
             if isinstance(value, Filter):
-                return filters.bytes_of(value)
+                return value.to_bytes()
             raise TypeError(f"no message holds a {type(value).__name__}")
 
         self._encode = Encoder(enc_hook=written).encode

@@ -7,8 +7,9 @@ once wanted.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from peersub.filters.filter import Filter
 from peersub.filters.price import TooDearError
@@ -50,15 +51,14 @@ class FilterMemory:
         patterns: those that were read, while somebody holds them.
     """
 
-    __slots__ = ("_bytes_of", "_filter_of", "_last", "_price_max", "has_patterns", "patterns")
+    __slots__ = ("_filter_of", "_last", "_price_max", "has_patterns", "patterns")
 
     def __init__(self, price_max: int | None = None) -> None:
         self.has_patterns = False
         self.patterns = Patterns()
         self._price_max = price_max
         self._filter_of: WeakValueDictionary[bytes, Filter] = WeakValueDictionary()
-        self._bytes_of: WeakKeyDictionary[Filter, bytes] = WeakKeyDictionary()
-        self._last: dict[bytes, Filter] = {}
+        self._last: deque[Filter] = deque(maxlen=FILTERS_HELD_MAX)
 
     def filter_of(self, data: bytes) -> Filter:
         """The filter that the bytes stand for; equal bytes give the same object while remembered.
@@ -80,20 +80,8 @@ class FilterMemory:
                 self.has_patterns = True
                 self.patterns.note(known)
             if len(data) <= REMEMBERED_FILTER_BYTES_MAX:
-                self._filter_of[data] = known
-                self._hold(data, known)
+                # The filter keeps its bytes, too: nearly always they are these, and one object.
+                written = known.to_bytes()
+                self._filter_of[written if written == data else data] = known
+                self._last.append(known)
         return known
-
-    def bytes_of(self, wanted: Filter) -> bytes:
-        """The normal form of the filter."""
-        known = self._bytes_of.get(wanted)
-        if known is None:
-            known = wanted.to_bytes()
-            if len(known) <= REMEMBERED_FILTER_BYTES_MAX:
-                self._bytes_of[wanted] = known
-        return known
-
-    def _hold(self, data: bytes, known: Filter) -> None:
-        if len(self._last) >= FILTERS_HELD_MAX:
-            self._last.pop(next(iter(self._last)))
-        self._last[data] = known
