@@ -242,7 +242,16 @@ def difference(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 
 def is_subset(a: IntervalSet, b: IntervalSet) -> bool:
     """Whether all of a lies in b."""
-    if not a or a == b or b == FULL:
+    if not a or a is b:
+        return True
+    if len(a) == len(b) == 2:
+        # Decimals take their time to see that an end is no number: ends are known by identity.
+        (a_low, a_high), (b_low, b_high) = a, b
+        is_low = b_low[0] is _LEAST_VALUE or (a_low[0] is not _LEAST_VALUE and b_low <= a_low)
+        return is_low and (
+            b_high[0] is _GREATEST_VALUE or (a_high[0] is not _GREATEST_VALUE and a_high <= b_high)
+        )
+    if a == b or b == FULL:
         return True
     for start in range(0, len(a), 2):
         place = bisect_right(b, a[start])

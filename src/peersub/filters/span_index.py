@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 from peersub.events.kinds import comparable, is_missing
 from peersub.filters.boxes import Path
 from peersub.filters.domains import Domain
-from peersub.filters.intervals import Cut
+from peersub.filters.intervals import GREATEST, LEAST, Cut
 
 __all__ = [
     "SPANNED_MIN",
@@ -48,8 +48,9 @@ SPANNED_MIN: Final = 32
 """Filters up to which asking each is cheaper than keeping their spans."""
 
 Domains = Mapping[Path, Domain]
-Place = tuple[int, Any, int]
+Place = tuple[float, Any, int]
 """A cut: the class, then the cut in its order."""
+_BESIDE: Final = 0.25
 Span = tuple[Place, Place]
 
 _ABSENT: Final[Span] = ((-1, 0, 0), (-1, 1, 0))
@@ -102,7 +103,10 @@ def spans_of(domain: Domain) -> Iterator[Span]:
 
 
 def _place(number: int, cut: Cut) -> Place:
-    return (number, *cut)
+    # The ends of a class stand beside it: a number takes long to see that an end is none.
+    if cut[0] is LEAST[0]:
+        return (number - _BESIDE, 0, 0)
+    return (number + _BESIDE, 0, 0) if cut[0] is GREATEST[0] else (number, *cut)
 
 
 def span_of_value(value: object) -> Span:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from peersub.events.kinds import KindClass, value_at
 from peersub.filters.boxes import Box, Path, box_covers
-from peersub.filters.domains import Domain
+from peersub.filters.domains import CLASSES, Domain
 from peersub.filters.filter import Filter, Matchable, attributes_of
 from peersub.filters.intervals import EMPTY, IntervalSet, single_points
 from peersub.filters.relations import Allowance
@@ -140,9 +140,10 @@ def _values(domain: Domain) -> Values:
     if domain.other:
         return ANY_VALUE
     values: list[Value] = []
-    for kind_class, cuts in zip(KindClass, domain.sets, strict=True):
+    for number, cuts in enumerate(domain.sets):
         if not cuts:
             continue
+        kind_class = CLASSES[number]
         keys = single_points(kind_class, cuts) if len(cuts) <= 2 * LISTED_VALUES_MAX else None
         if keys is None:
             return ANY_VALUE
@@ -150,13 +151,15 @@ def _values(domain: Domain) -> Values:
     return tuple(values) if len(values) <= LISTED_VALUES_MAX else ANY_VALUE
 
 
-def bounding_domains(boxes: Sequence[Box]) -> dict[Path, Domain]:
+def bounding_domains(boxes: Sequence[Box]) -> Mapping[Path, Domain]:
     """The smallest domain of each attribute that holds its domains of all boxes, if it is not all.
 
     Where it would have many gaps they are closed: it is then larger than the smallest.
     """
     if not boxes:
         return {}
+    if len(boxes) == 1:
+        return boxes[0].domains
     narrowest = min(boxes, key=lambda box: len(box.domains))
     bounds = dict(narrowest.domains)
     for box in boxes:

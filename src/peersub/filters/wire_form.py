@@ -14,7 +14,6 @@ import sys
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from peersub.events.kinds import (
@@ -66,6 +65,10 @@ __all__ = [
 VERSION = 1
 # A literal has at most NUMBER_DIGITS_MAX digits, or is a float: neither needs more than this.
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,100})?(E-[0-9]{1,3})?")
+# Looking up a member of an enum takes longer than most of what is done with it.
+_CLASS_OF = {int(kind_class): kind_class for kind_class in KindClass}
+_NUMBERS = KindClass.NUMBER
+_STRINGS = KindClass.STRING
 # The cuts of classes with a least and a greatest value: above the one up to beyond the other.
 _KEYS = {
     KindClass.BOOLEAN: (1, 1),
@@ -210,17 +213,21 @@ def _read_pattern(operator: str, pattern: Any) -> str:
 
 
 def _read_path(path: list[Any]) -> Path:
-    if not 0 < len(path) <= NESTING_MAX or not all(isinstance(name, str) for name in path):
+    if not 0 < len(path) <= NESTING_MAX:
         raise ValueError(path)
+    for name in path:
+        if type(name) is not str:
+            raise ValueError(path)
     return tuple(path)
 
 
 def _read_domain(form: list[Any]) -> Domain:
-    flags, sets = form[0], [EMPTY] * len(KindClass)
+    flags, sets = form[0], [EMPTY] * len(_CLASS_OF)
     if flags not in (0, 1, 2, 3):
         raise ValueError(flags)
-    for kind_class, cuts in zip(form[1::2], form[2::2], strict=True):
-        sets[kind_class] = _read_cuts(KindClass(kind_class), cuts)
+    for at in range(1, len(form), 2):
+        kind_class = _CLASS_OF[form[at]]
+        sets[kind_class] = _read_cuts(kind_class, form[at + 1])
     number, string, boolean, date, timestamp = sets
     domain = Domain(bool(flags & 1), bool(flags & 2), (number, string, boolean, date, timestamp))
     if domain.other and domain.sets != PRESENT.sets:
@@ -229,24 +236,31 @@ def _read_domain(form: list[Any]) -> Domain:
 
 
 def _read_cuts(kind_class: KindClass, forms: list[Any]) -> IntervalSet:
-    last = len(forms) - 1
-    cuts = tuple(
-        (LEAST if place == 0 else GREATEST) if form is None else _read_cut(kind_class, *form)
-        for place, form in enumerate(forms)
-    )
-    if last % 2 == 0 or any(not a < b for a, b in pairwise(cuts)):
-        raise ValueError("cuts do not grow")
-    return cuts
+    cuts: list[Cut] = []
+    for form in forms:
+        if form is None:
+            cut = GREATEST if cuts else LEAST
+            grows = not cuts or cuts[-1] is not GREATEST
+        else:
+            key, side = form
+            cut = _read_cut(kind_class, key, side)
+            grows = not cuts or cuts[-1] is LEAST or cuts[-1] < cut
+        if not grows:
+            raise ValueError("cuts do not grow")
+        cuts.append(cut)
+    if len(cuts) % 2:
+        raise ValueError("cuts do not come in pairs")
+    return tuple(cuts)
 
 
 def _read_cut(kind_class: KindClass, key: Any, side: int) -> Cut:
     if type(side) is not int or side not in (0, 1):
         raise ValueError(side)
-    if kind_class is KindClass.NUMBER:
-        return (_read_number(key), side)
+    if kind_class is _NUMBERS:
+        return (key if type(key) is int else _read_number(key), side)
     if side == 1:
         raise ValueError(side)
-    if kind_class is KindClass.STRING:
+    if kind_class is _STRINGS:
         if not isinstance(key, str) or not key:
             raise ValueError(key)
         return (key, 0)
@@ -257,8 +271,6 @@ def _read_cut(kind_class: KindClass, key: Any, side: int) -> Cut:
 
 
 def _read_number(key: Any) -> int | float | Decimal:
-    if type(key) is int:
-        return key
     (text,) = key
     if not isinstance(text, str) or _NUMBER.fullmatch(text) is None:
         raise ValueError(text)
