@@ -27,7 +27,7 @@ __all__ = ["keep_waits_short"]
 
 GROWTH_PAGES: Final = 256
 """Pages of memory by which the process has to grow before more is set aside."""
-YOUNG_MAX: Final = (700, 4, 10)
+YOUNG_MAX: Final = (350, 2, 20)
 """New objects before they are looked through, and how often that happens before those that stayed
 are looked through once more: fewer at a time than by default."""
 THREAD_TURN_S: Final = 0.000_5

@@ -34,8 +34,8 @@ _LIVE_OVERLAY: Final[Mapping[str, object]] = MappingProxyType(
     {
         "burst_ms": 8,
         "rows_per_turn": 2,
-        "rows_told_per_turn": 16,
-        "rows_per_message": 8,
+        "rows_told_per_turn": 8,
+        "rows_per_message": 4,
         "retry_ms": 2_000,
         "replay_events_max": 16_384,
         "lookup_ms": 500,

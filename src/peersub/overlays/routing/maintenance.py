@@ -58,7 +58,7 @@ from peersub.overlays.routing.topology import NOWHERE, Reach, Scope, Topology, r
 __all__ = ["FLUSH_TIMER", "FilterMaintenance", "MaintenanceSettings"]
 
 FLUSH_TIMER: Final = Timer("routing/flush")
-ROWS_BEFORE_TELLING: Final = 16
+ROWS_BEFORE_TELLING: Final = 8
 """Changed rows that are worked out, if there are so many, before publishers are told."""
 MISMATCHES_MAX: Final = 3
 """Whole tables in a row that may come with another digest than they have."""
