@@ -4,10 +4,13 @@ import asyncio
 from random import Random
 
 import pytest
+from rich.console import Console
 
+from peersub.bench.harness import Finished, Trial
 from peersub.bench.process_figures import can_look
 from peersub.bench.subscribe.trial import Point, SubscribeResult, SubscribeSettings, run_subscribe
 from peersub.bench.subscribe.workload import draw_event, draw_filters
+from peersub.cli.bench_live_commands import _show_subscribing
 from peersub.filters import Filter
 
 
@@ -30,6 +33,30 @@ def test_what_costs_too_much_or_holds_up_others_is_named():
     assert "p99 of events between others is 4.5 times" in found[1]
     assert "missed" in found[2]
     assert SubscribeResult(3, 1, [few]).problems == []
+
+
+def shown(points):
+    """What the command prints on a terminal of 100 columns."""
+    result = SubscribeResult(16, 10, points)
+    trial = Trial("16 nodes, 10 clients", 1, lambda say: None)
+    console = Console(width=100, record=True, quiet=True)
+    for part in _show_subscribing([Finished(trial, result)]):
+        console.print(part, soft_wrap=isinstance(part, str))
+    return console.export_text()
+
+
+def test_the_tables_fit_a_terminal_and_say_nothing_of_what_was_not_compared():
+    p99 = {"p99": 1_234.56}
+    few, many = (
+        Point(n, 123.4, 12_345.6, 1_234.5, 1.234, 12_345, 123.4, 12_345, p99, p99, p99, 600, 600)
+        for n in (1_000, 100_000)
+    )
+    one, both = shown([few]), shown([few, many])
+    for text in ("16 nodes, 10 clients", "100,000", "12,346", "1.234", "1234.56"):
+        assert text in both
+    assert "…" not in both
+    assert "times that of the fewest" in both
+    assert "times that of the fewest" not in one
 
 
 @pytest.mark.skipif(not can_look(), reason="needs /proc")

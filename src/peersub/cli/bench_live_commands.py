@@ -205,18 +205,21 @@ def run_bench_subscribe(options: Mapping[str, Any]) -> int:
 
 
 def _show_subscribing(finished: Sequence[Finished[SubscribeResult]]) -> Iterator[Table | str]:
-    columns = (
-        *("count", "ready s", "CPU µs", "client µs", "messages", "bytes", "ended s", "ended µs"),
-        *("calm", "p99 ms", "ratio", "ending", "ratio"),
+    costs = plain_table(
+        "Subscribing",
+        ("network",),
+        ("count", "ready s", "CPU µs", "client µs", "messages", "bytes", "ended s", "ended µs"),
+        "Per subscription: CPU of all nodes, CPU of the client, messages, bytes per node.",
     )
-    caption = (
-        "Per subscription: CPU of all nodes, CPU of the client, messages, bytes per node. p99 of "
-        "events between others: calm, while clients subscribe, and while subscriptions end."
+    waits = plain_table(
+        "p99 of events between others, in ms",
+        ("network",),
+        ("count", "calm", "subscribing", "ratio", "ending", "ratio"),
+        "Before clients subscribe, meanwhile, and while their subscriptions end.",
     )
-    table = plain_table("Subscribing", ("network",), columns, caption)
     for each in finished:
         for point in each.outcome.points:
-            table.add_row(
+            costs.add_row(
                 each.trial.name,
                 f"{point.subscriptions:,}",
                 f"{point.ready_s:,.1f}",
@@ -226,18 +229,25 @@ def _show_subscribing(finished: Sequence[Finished[SubscribeResult]]) -> Iterator
                 f"{point.bytes_per_row:,.0f}",
                 f"{point.ended_s:,.1f}",
                 f"{point.ended_cpu_us:,.0f}",
+            )
+            waits.add_row(
+                each.trial.name,
+                f"{point.subscriptions:,}",
                 f"{point.calm_ms['p99']:.2f}",
                 f"{point.meanwhile_ms.get('p99', 0):.2f}",
                 f"{point.latency_ratio:.1f}",
                 f"{point.ending_ms.get('p99', 0):.2f}",
                 f"{point.ending_ratio:.1f}",
             )
-    yield table
+    yield costs
+    yield waits
     for each in finished:
         need = each.outcome.extrapolated
         yield (
             f"{each.trial.name}: {need['filters']:,.0f} distinct filters would need about "
             f"{need['gigabytes_per_node']} GB per node, {need['cpu_s_of_all_nodes']:,.0f} s of CPU "
-            f"of all nodes, {need['ready_s']:,.0f} s until ready (extrapolated, not measured); "
-            f"CPU each is {each.outcome.cpu_ratio:.2f} times that of the fewest"
+            f"of all nodes, {need['ready_s']:,.0f} s until ready (extrapolated, not measured)"
         )
+        if len(each.outcome.points) > 1:
+            ratio = each.outcome.cpu_ratio
+            yield f"{each.trial.name}: CPU each is {ratio:.2f} times that of the fewest"
