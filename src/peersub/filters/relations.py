@@ -9,8 +9,8 @@ which is False.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from peersub.events.kinds import KindClass
 from peersub.filters.boxes import (
@@ -27,8 +27,10 @@ from peersub.filters.normal_form import Boxes, simplified
 
 __all__ = [
     "Allowance",
+    "Proof",
     "hull",
     "imperfect_merge",
+    "is_proven",
     "perfect_merge",
     "union_covers",
     "union_overlaps",
@@ -41,6 +43,23 @@ UNION_STEPS: Final = 8
 """Steps of an allowance for many questions that one step with a union of boxes takes."""
 
 
+Proof: TypeAlias = Generator[int, None, bool]
+"""A question of covering that may be answered bit by bit, and whether it is proven at the end.
+
+Before each bit it tells about how many steps follow, in those of an allowance for many questions.
+"""
+
+
+def is_proven(proof: Proof) -> bool:
+    """The answer, without a stop."""
+    try:
+        while True:
+            next(proof)
+    except StopIteration as end:
+        answer: bool = end.value
+        return answer
+
+
 class Allowance:
     """Steps that questions of covering may still take; several questions may share one."""
 
@@ -49,38 +68,45 @@ class Allowance:
     def __init__(self, steps: int = COVERING_STEPS_MAX) -> None:
         self.left = steps
 
-    def permits(self, general: Sequence[Box], specific: Sequence[Box]) -> bool:
-        """Whether one union is proven to cover the other with what is left, and within a question.
+    def proof(self, general: Sequence[Box], specific: Sequence[Box]) -> Proof:
+        """That one union covers the other, with what is left, and within a question.
 
         Among many questions most are about single boxes: a step with unions counts as several.
         """
         question = Allowance(min(COVERING_STEPS_MAX, self.left // UNION_STEPS))
         before = question.left
-        is_proven = union_covers(general, specific, question)
+        covers = yield from _proof(general, specific, question)
         self.left -= UNION_STEPS * (before - question.left)
-        return is_proven
+        return covers
 
 
 def union_covers(
     general: Sequence[Box], specific: Sequence[Box], allowance: Allowance | None = None
 ) -> bool:
     """Each event in one of the specific boxes lies in one of the general ones."""
-    allowance = allowance or Allowance()
+    return is_proven(_proof(general, specific, allowance or Allowance()))
+
+
+def _proof(general: Sequence[Box], specific: Sequence[Box], allowance: Allowance) -> Proof:
     if specific and len(general) > 1:
         # Most unions do not cover each other, and nearly always the first box tells.
-        allowance.left -= 1 + len(general) // MISSED_PER_STEP
+        steps = 1 + len(general) // MISSED_PER_STEP
+        allowance.left -= steps
+        yield UNION_STEPS * steps
         if _is_missed(specific[0], general):
             return False
     tests = Counter(test.path for candidate in general for test in candidate.tests)
     for box in specific:
-        allowance.left -= len(general) + _trials(tests, box)
+        steps = len(general) + _trials(tests, box)
+        allowance.left -= steps
         if allowance.left < 0:
             return False
+        yield UNION_STEPS * steps
         if any(box_covers(candidate, box) for candidate in general):
             continue
         if len(general) < 2 or _is_missed(box, general):
             return False
-        if not _is_used_up(box, general, allowance):
+        if not (yield from _used_up(box, general, allowance)):
             return False
     return True
 
@@ -106,17 +132,22 @@ def _trials(tests: Mapping[Path, int], box: Box) -> int:
     )
 
 
-def _is_used_up(box: Box, general: Sequence[Box], allowance: Allowance) -> bool:
-    """Whether nothing is left of a box after taking away the general ones."""
+def _used_up(box: Box, general: Sequence[Box], allowance: Allowance) -> Proof:
+    """That nothing is left of a box after taking away the general ones."""
     pieces = [box]
     for candidate in _most_constrained_last(general):
         trials = _trials(Counter(test.path for test in candidate.tests), box)
         # A piece is written anew for each constraint, and compares its text tests with each other.
         widths = sum(8 + len(piece.domains) + len(piece.tests) ** 2 for piece in pieces)
-        allowance.left -= widths * (1 + len(candidate.domains) + trials) // 8
+        steps = widths * (1 + len(candidate.domains) + trials) // 8
+        allowance.left -= steps
         if allowance.left < 0:
             return False
-        pieces = [left for piece in pieces for left in box_subtraction(piece, candidate)]
+        left: list[Box] = []
+        for piece in pieces:
+            yield UNION_STEPS * steps // len(pieces)
+            left += box_subtraction(piece, candidate)
+        pieces = left
         if not pieces:
             return True
         if len(pieces) > PIECES_MAX:

@@ -17,7 +17,7 @@ from peersub.filters.boxes import Box, Path, box_covers
 from peersub.filters.domains import CLASSES, Domain
 from peersub.filters.filter import Filter, Matchable, attributes_of
 from peersub.filters.intervals import EMPTY, IntervalSet, single_points
-from peersub.filters.relations import Allowance
+from peersub.filters.relations import Allowance, Proof
 from peersub.filters.span_index import Span, span_of_value
 
 if TYPE_CHECKING:
@@ -106,20 +106,28 @@ class Summary:
             self.filter.language == other.filter.language and self._demand_set <= other._demand_set
         )
 
-    def covers(self, other: Summary, allowance: Allowance | None = None) -> bool:
-        """Whether the filter covers the other; an allowance bounds the steps of the proof."""
+    def covers(self, other: Summary) -> bool:
+        """Whether the filter covers the other."""
         if not self.may_cover(other):
             return False
-        if allowance is not None:
-            allowance.left -= 1 + len(self.demands) // 8
         if self._box is not None and other._box is not None and not self.has_tests:
             # By far the most common case, without the detour through unions.
             return box_covers(self._box, other._box)
-        if self.has_boxes and other.has_boxes and allowance is not None:
-            return self.filter.boxes == other.filter.boxes or allowance.permits(
-                self.filter.boxes, other.filter.boxes
-            )
         return self.filter.covers(other.filter)
+
+    def proof(self, other: Summary, allowance: Allowance) -> Proof:
+        """That the filter covers the other, within the steps of an allowance."""
+        if not self.may_cover(other):
+            return False
+        steps = 1 + len(self.demands) // 8
+        allowance.left -= steps
+        yield steps
+        is_simple = self._box is not None and other._box is not None and not self.has_tests
+        if is_simple or not (self.has_boxes and other.has_boxes):
+            return self.covers(other)
+        if self.filter.boxes == other.filter.boxes:
+            return True
+        return (yield from allowance.proof(self.filter.boxes, other.filter.boxes))
 
 
 def _labels(pattern: Filter) -> frozenset[str]:

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from overlays.routing.wishes import any_wish, wish
+from peersub.filters import relations
 from peersub.filters.filter import Filter
 from peersub.overlays.routing import covering_order
-from peersub.overlays.routing.covering_order import CoveringOrder
+from peersub.overlays.routing.covering_order import CoveringOrder, Entering
 
 
 class Holder:
@@ -54,11 +55,12 @@ def test_a_circle_of_unproven_equals_stays_open(monkeypatch):
     order = CoveringOrder()
     one, two, three = (Filter(f"a LIKE '%{text}%'") for text in ("x", "y", "z"))
     proven = {(one.digest, two.digest), (two.digest, three.digest), (three.digest, one.digest)}
-    monkeypatch.setattr(
-        covering_order.OrderNode,
-        "covers",
-        lambda self, other, *rest: (self.digest, other.digest) in proven,
-    )
+
+    def proof(self, other, allowance):
+        yield 1
+        return (self.digest, other.digest) in proven
+
+    monkeypatch.setattr(covering_order.OrderNode, "proof", proof)
     nodes = [order.node(wanted) for wanted in (one, two, three)]
     assert min(len(node.above) for node in nodes) == 0, "somebody is left to stand for all"
     assert sum(len(node.above) for node in nodes) == 2
@@ -89,14 +91,14 @@ def test_what_nobody_holds_is_swept_out(monkeypatch):
 @pytest.mark.parametrize("upwards", [True, False])
 def test_filters_that_all_cover_each_other_take_little_time_and_room(monkeypatch, upwards):
     asked = 0
-    covers = covering_order.OrderNode.covers
+    proof = covering_order.OrderNode.proof
 
     def counted(self, *rest):
         nonlocal asked
         asked += 1
-        return covers(self, *rest)
+        return proof(self, *rest)
 
-    monkeypatch.setattr(covering_order.OrderNode, "covers", counted)
+    monkeypatch.setattr(covering_order.OrderNode, "proof", counted)
     order = CoveringOrder()
     holder = Holder(order)
     for number in range(1_500):
@@ -117,3 +119,69 @@ def test_of_many_coverers_the_widest_and_the_closest_are_known():
         order.node(Filter(f"price > {number}"))
     above = order.node(Filter("price > 2000")).above
     assert Filter("price > 0").digest in above and Filter("price > 999").digest in above
+
+
+def nearly_covering(gap):
+    """A union of boxes that is proven to cover others only after many steps, if at all."""
+    return Filter(
+        " OR ".join(f"(a >= {n} AND a < {n + 1 - (n == gap)} AND b{n % 5} > 0)" for n in range(60))
+    )
+
+
+def test_filters_enter_bit_by_bit_as_they_do_at_once():
+    filters = [nearly_covering(gap) for gap in range(8)]
+    at_once, bit_by_bit = CoveringOrder(), CoveringOrder()
+    bits_max = 0
+    for wanted in filters:
+        at_once.node(wanted)
+        entering, bits = Entering(bit_by_bit, wanted), 0
+        while entering.node is None:
+            entering.go_on(64)
+            bits += 1
+        bits_max = max(bits_max, bits)
+    assert bits_max > 8, "otherwise nothing is shown"
+    for wanted in filters:
+        assert list(bit_by_bit.node(wanted).above) == list(at_once.node(wanted).above)
+        assert list(bit_by_bit.node(wanted).below) == list(at_once.node(wanted).below)
+
+
+def test_a_bit_of_entering_takes_a_bounded_number_of_subtractions(monkeypatch):
+    subtracted = 0
+    subtract = relations.box_subtraction
+
+    def counted(piece, box):
+        nonlocal subtracted
+        subtracted += 1
+        return subtract(piece, box)
+
+    monkeypatch.setattr(relations, "box_subtraction", counted)
+    order, most = CoveringOrder(), 0
+    for gap in range(8):
+        entering = Entering(order, nearly_covering(gap))
+        while entering.node is None:
+            before = subtracted
+            entering.go_on(0)
+            most = max(most, subtracted - before)
+    assert subtracted > 50, "otherwise nothing is shown"
+    assert most == 1
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_what_came_or_went_while_a_filter_entered_leaves_no_trace(bits):
+    order = CoveringOrder()
+    wanted, wide = nearly_covering(3), order.node(Filter("a >= 0"))
+    entering = Entering(order, wanted)
+    for _ in range(bits):
+        entering.go_on(0)
+    if entering.node is None:
+        order._take_out(wide)
+    while entering.node is None:
+        entering.go_on(0)
+        assert entering.node is None or not entering.node.above
+    same = Entering(order, nearly_covering(4))
+    for _ in range(bits):
+        same.go_on(0)
+    first = order.node(nearly_covering(4))
+    while same.node is None:
+        same.go_on(0)
+    assert same.node is first and len(order) == 2 + (wide.digest in order._index)

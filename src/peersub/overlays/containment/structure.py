@@ -43,7 +43,6 @@ from typing import Final, Literal, NamedTuple
 
 from peersub.filters.covering_index import CoveringIndex, Summary
 from peersub.filters.filter import Filter
-from peersub.filters.relations import Allowance
 from peersub.filters.xpath.containment import General, Specific, maps_into
 from peersub.filters.xpath.xpath_filter import XPathFilter
 
@@ -163,13 +162,13 @@ class _Proven(Summary):
             self.general = General(wanted.pattern, with_distances=False)
             self.specific = Specific(wanted.pattern)
 
-    def covers(self, other: Summary, allowance: Allowance | None = None) -> bool:
+    def covers(self, other: Summary) -> bool:
         assert isinstance(other, _Proven)
         if other.bits & ~self.bits:
             return False
         if self.general is not None and other.specific is not None:
             return maps_into(self.general, other.specific)
-        return super().covers(other, allowance)
+        return super().covers(other)
 
 
 def proven_containers(

@@ -25,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.routing.control_filters import united
-from peersub.overlays.routing.covering_order import CoveringOrder, OrderNode
+from peersub.overlays.routing.covering_order import CoveringOrder, Entering, OrderNode
 from peersub.overlays.routing.messages import Entry, EntryKey
 from peersub.overlays.routing.rows import NO_ROWS, ControlRows, Rows, row_key
 from peersub.overlays.routing.topology import NOWHERE, Reach, Scope
@@ -137,6 +138,11 @@ PENDING_ASKED_MAX: Final = 256
 with more wants everything for that while."""
 
 
+STEPS_PER_ROW: Final = 128
+"""Steps of covering that a row may take of the time for changed rows: a dear one takes that of
+several, and is taken in later."""
+
+
 class _Cell:
     """A row of some sources."""
 
@@ -187,6 +193,8 @@ class Pool:
         rows themselves: the table may have changed by then, and old versions are dear to ask."""
         self._gone: dict[Source, None] = {}
         """Sources that are to have no rows in the end."""
+        self._entering: Entering | None = None
+        """The filter that is next, while it is put into the covering order."""
         self._named = 0
         """Rows with a name: the covering order knows filters, not names."""
         self._asked: tuple[Publication, int] | None = None
@@ -227,12 +235,20 @@ class Pool:
         touched: dict[Source, None] = {}
         changed: dict[EntryKey, _Cell] = {}
         left = sum(map(len, self._pending.values())) if rows_max is None else rows_max
+        steps_left = None if rows_max is None else STEPS_PER_ROW * rows_max
         for source in list(self._pending):
             pending, bit = self._pending[source], self._bits[source]
             touched[source] = None
             while pending and left > 0:
+                key = next(reversed(pending))
+                entry = pending[key]
+                if entry is not None and key not in self._cells:
+                    steps_left = self._enter(entry.filter, steps_left)
+                    if self._entering is not None:
+                        left = 0
+                        break
                 left -= 1
-                key, entry = pending.popitem()
+                del pending[key]
                 cell = self._take_in(key, entry, bit)
                 if cell is not None:
                     changed[key] = cell
@@ -242,6 +258,19 @@ class Pool:
         self._asked = None
         self._note(changed)
         return touched
+
+    def _enter(self, wanted: Filter, steps_left: int | None) -> int | None:
+        """Put a filter into the covering order, or go on with it; how many steps are left."""
+        if self._order is None or self._order.known(wanted) is not None:
+            self._entering = None
+            return steps_left
+        entering = self._entering
+        if entering is None or entering.filter.digest != wanted.digest:
+            entering = self._entering = Entering(self._order, wanted)
+        taken = entering.go_on(steps_left)
+        if entering.node is not None:
+            self._entering = None
+        return None if steps_left is None else steps_left - taken
 
     def _end_if_done(self, source: Source) -> None:
         if not self._pending[source]:

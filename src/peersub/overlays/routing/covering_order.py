@@ -16,26 +16,30 @@ Invariants:
 * the relation among those that could be compared within ENTERING_STEPS_MAX, and of a filter that
   many cover only ABOVE_MAX of these: strangers choose the filters, and one must not take long to
   put in, nor a thousand of them (`price > 1`, `price > 2`, ...) a million places;
+* a filter is put in bit by bit, if need be (`Entering`), since proofs about unions take long; what
+  came or went meanwhile does not count as compared;
 * nodes that no living user holds are swept out when they are more than the others: a few with each
   filter that comes, since thousands at once would hold up everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from typing import Final, Protocol
 from weakref import ref
 
 from peersub.filters.covering_index import CoveringIndex, Subject, Summary
 from peersub.filters.filter import Filter, Matchable
-from peersub.filters.relations import Allowance
+from peersub.filters.relations import Allowance, Proof
 
-__all__ = ["CoveringOrder", "OrderNode", "OrderUser"]
+__all__ = ["CoveringOrder", "Entering", "OrderNode", "OrderUser"]
 
 ENTERING_STEPS_MAX: Final = 8_192
 """Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
 not covering: more rows are told than needed, and none is missing."""
+BOX_STEPS: Final = 8
+"""Steps for the time that summing up a conjunction, or putting it into the index, takes."""
 COMPARED_MAX: Final = 256
 """Filters that one is compared with, on either side."""
 ABOVE_MAX: Final = 64
@@ -109,24 +113,51 @@ class CoveringOrder:
 
     def node(self, wanted: Filter) -> OrderNode:
         """The place of a filter, which is put in if it is not there."""
+        entering = Entering(self, wanted)
+        entering.go_on(None)
+        assert entering.node is not None
+        return entering.node
+
+    def known(self, wanted: Filter) -> OrderNode | None:
+        """The place of a filter that is there."""
         known = self._index.nodes.get(wanted.digest)
         if known is not None:
             self._idle.pop(known.digest, None)
+        return known
+
+    def _entered(self, wanted: Filter) -> Generator[int, None, OrderNode]:
+        """Put a filter in; before each bit of the work, about how many steps it takes."""
+        known = self.known(wanted)
+        if known is not None:
             return known
         for _ in range(min(len(self._idle), SWEPT_AT_ONCE)):
             self._take_out(self._idle.popitem()[1])
         if len(self._index) >= self._sweep_at:
             self._sweep()
         node = OrderNode(wanted)
+        fixed_steps = BOX_STEPS * len(node.boxes)
+        yield fixed_steps
         # Half of the steps for each side: a filter below many may still be above some.
-        up, down = Allowance(ENTERING_STEPS_MAX // 2), Allowance(ENTERING_STEPS_MAX // 2)
         wider = (g for g in self._index.possible_coverers(node, COMPARED_MAX) if g.has_room_below)
-        found = (g for g in _asked(wider, up) if g.covers(node, up) and _is_above(g, node, up))
-        above = list(islice(found, ABOVE_MAX))
+        above = yield from _related(node, [*islice(wider, COMPARED_MAX)], is_wider=True)
+        yield fixed_steps
         narrower = (f for f in self._index.possibly_covered(node, COMPARED_MAX) if f.has_room_above)
-        below = [
-            f for f in _asked(narrower, down) if node.covers(f, down) and _is_above(node, f, down)
-        ]
+        below = yield from _related(node, [*islice(narrower, COMPARED_MAX)], is_wider=False)
+        yield fixed_steps
+        known = self.known(wanted)
+        if known is not None:
+            return known
+        self._put_in(node, self._present(above), self._present(below))
+        return node
+
+    def _present(self, found: Iterable[OrderNode]) -> list[OrderNode]:
+        """Those that were not taken out meanwhile."""
+        nodes = self._index.nodes
+        return [other for other in found if nodes.get(other.digest) is other]
+
+    def _put_in(self, node: OrderNode, above: list[OrderNode], below: list[OrderNode]) -> None:
+        above = [general for general in above if general.has_room_below]
+        below = [specific for specific in below if specific.has_room_above]
         self._inexact += not node.is_exact
         if above and below and self._inexact:
             reached = _equivalents_below(node, below)
@@ -141,7 +172,6 @@ class CoveringOrder:
             specific.above[node.digest] = node
             node.below[specific.digest] = specific
         self._index.add(node)
-        return node
 
     def matching(self, event: Matchable) -> Iterator[OrderNode]:
         """The filters that match the event, also those that nobody holds any more."""
@@ -169,16 +199,53 @@ class CoveringOrder:
             del specific.above[node.digest]
 
 
-def _asked(candidates: Iterable[OrderNode], allowance: Allowance) -> Iterator[OrderNode]:
-    """The candidates, for as long as steps are left to ask them."""
-    return takewhile(lambda _: allowance.left >= 0, islice(candidates, COMPARED_MAX))
+class Entering:
+    """A filter that is put into an order, as far as it is asked to go on.
+
+    Attributes:
+        node: its place, once it is in.
+    """
+
+    __slots__ = ("_bits", "filter", "node")
+
+    def __init__(self, order: CoveringOrder, wanted: Filter) -> None:
+        self.filter = wanted
+        self.node: OrderNode | None = None
+        self._bits = order._entered(wanted)
+
+    def go_on(self, steps_max: int | None) -> int:
+        """Do a bit, and more until about so many steps are taken, or all; how many it were."""
+        taken = 0
+        try:
+            while steps_max is None or taken <= steps_max:
+                taken += next(self._bits)
+        except StopIteration as end:
+            self.node = end.value
+        return taken
 
 
-def _is_above(general: OrderNode, specific: OrderNode, allowance: Allowance) -> bool:
-    """Whether the first, which covers the second, comes before it."""
+def _related(
+    node: OrderNode, others: list[OrderNode], *, is_wider: bool
+) -> Generator[int, None, list[OrderNode]]:
+    """Which of the others are above a filter, if they are wider; else, which are below it."""
+    found: list[OrderNode] = []
+    allowance = Allowance(ENTERING_STEPS_MAX // 2)
+    for other in others:
+        if allowance.left < 0 or (is_wider and len(found) == ABOVE_MAX):
+            break
+        general, specific = (other, node) if is_wider else (node, other)
+        if (yield from general.proof(specific, allowance)) and (
+            yield from _is_above(general, specific, allowance)
+        ):
+            found.append(other)
+    return found
+
+
+def _is_above(general: OrderNode, specific: OrderNode, allowance: Allowance) -> Proof:
+    """That the first, which covers the second, comes before it."""
     if general.digest < specific.digest or (general.is_exact and specific.is_exact):
         return True  # Exact ones that cover each other are one.
-    return not specific.covers(general, allowance) and allowance.left >= 0
+    return not (yield from specific.proof(general, allowance)) and allowance.left >= 0
 
 
 def _equivalents_below(node: OrderNode, below: Iterable[OrderNode]) -> dict[bytes, None]:
