@@ -63,6 +63,10 @@ INDEX_AFTER: Final = 16
 """Events that are asked row by row before an index is made: making it costs as much as about so
 many of them, and rows that change with each event never have one. It goes again when half as many
 rows have changed as there are, and no event was asked about meanwhile."""
+INDEXED_PER_EVENT: Final = 2
+"""Rows, at least, that enter a new index with each event that is asked about: none waits for all."""
+INDEXED_BY_EVENTS: Final = 128
+"""Events by which all rows have entered: until then each asks those that have not."""
 _FILTER_OF: Final = itemgetter(1)
 """The filter of an entry."""
 LINKED_MIN: Final = 1_024
@@ -99,7 +103,7 @@ class _Version:
 
     __slots__ = (
         *("__weakref__", "_by_key", "_later", "_linked", "_sorted", "_total"),
-        *("asked", "count", "index", "unasked"),
+        *("asked", "count", "index", "unasked", "unindexed"),
     )
 
     def __init__(self, entries: tuple[Entry, ...] | None, total: int | None = None) -> None:
@@ -115,6 +119,8 @@ class _Version:
         self.index: Matcher | None = None
         self.unasked = 0
         """Rows that have changed in the index since it was last asked."""
+        self.unindexed: dict[EntryKey, None] = {}
+        """The rows that are to enter the index."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -199,6 +205,7 @@ class _Version:
             return
         version.index, self.index = self.index, None
         version.asked, version.unasked = self.asked, self.unasked
+        version.unindexed, self.unindexed = self.unindexed, {}
         linked = self._linked + len(before)
         if linked > max(LINKED_MIN, self.count):
             version._by_key = dict(self.by_key())
@@ -215,14 +222,30 @@ class _Version:
         rows = self.by_key()
         self.unasked += len(before)
         if 2 * self.unasked > max(self.count, 2 * INDEX_FROM):
-            self.index, self.asked = None, 0
+            self.index, self.asked, self.unindexed = None, 0, {}
             return
         for key in before:
             name, entry = _index_name(key), rows.get(key)
+            self.unindexed.pop(key, None)
             if name in self.index:
                 self.index.remove(name)
             if entry is not None:
                 self.index.add(name, entry.filter)
+
+    def begin_index(self) -> None:
+        """Have an index from now on, which gets the rows bit by bit."""
+        self.index = Matcher()
+        self.unindexed = dict.fromkeys(self.by_key())
+
+    def index_some(self) -> list[Entry]:
+        """Let some rows enter the index; those that are still not in it."""
+        index, rows = self.index, self.by_key()
+        assert index is not None
+        some = max(INDEXED_PER_EVENT, self.count // INDEXED_BY_EVENTS)
+        for _ in range(min(some, len(self.unindexed))):
+            key = self.unindexed.popitem()[0]
+            index.add(_index_name(key), rows[key].filter)
+        return [rows[key] for key in self.unindexed]
 
     def change_to(self, new: _Version) -> tuple[list[Entry], list[EntryKey]]:
         """What to add and to remove, sorted by key."""
@@ -360,38 +383,32 @@ class Rows:
 
     def want(self, publication: Publication) -> bool:
         """Whether a row wants the event."""
-        version = self._version
-        index = self._index_if_it_pays()
-        if index is None:
-            return publication.matches_any(map(_FILTER_OF, version.values()))
-        return index.matches_any(publication.event, publication.probe)
+        index, others = self._asked()
+        return publication.matches_any(map(_FILTER_OF, others)) or (
+            index is not None and index.matches_any(publication.event, publication.probe)
+        )
 
     def wanting(self, publication: Publication) -> Iterator[Entry]:
         """The rows that want the event, in no order; found one by one, as far as is asked."""
-        version = self._version
-        index = self._index_if_it_pays()
-        if index is None:
-            for entry in version.values():
-                if publication.matches(entry[1]):
-                    yield entry
-        else:
-            rows = version.by_key()
+        index, others = self._asked()
+        for entry in others:
+            if publication.matches(entry[1]):
+                yield entry
+        if index is not None:
+            rows = self._version.by_key()
             for name in index.match(publication.event, publication.probe):
                 yield rows[name[:-_DIGEST_HEX], bytes.fromhex(name[-_DIGEST_HEX:])]
 
-    def _index_if_it_pays(self) -> Matcher | None:
+    def _asked(self) -> tuple[Matcher | None, Iterable[Entry]]:
+        """The index for one more event, if it pays, and the rows that are not in it."""
         version = self._version
-        if version.index is not None:
-            version.unasked = 0
-            return version.index
-        version.asked += 1
-        if version.count < INDEX_FROM or version.asked <= INDEX_AFTER:
-            return None
-        index = Matcher()
-        for entry in version.entries:
-            index.add(_index_name(row_key(entry)), entry.filter)
-        version.index = index
-        return index
+        if version.index is None:
+            version.asked += 1
+            if version.count < INDEX_FROM or version.asked <= INDEX_AFTER:
+                return None, version.values()
+            version.begin_index()
+        version.unasked = 0
+        return version.index, version.index_some() if version.unindexed else ()
 
     def wire_entries(self) -> tuple[Entry, ...]:
         """All rows as they travel."""
