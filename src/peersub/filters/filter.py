@@ -138,12 +138,18 @@ class Filter:
     @cached_property
     def digest(self) -> bytes:
         """16 bytes that name the filter: equal filters, and only those, have equal digests."""
-        return digest_of(self.to_bytes())
+        return self._measured[0]
+
+    @cached_property
+    def _measured(self) -> tuple[bytes, int]:
+        """The digest and the size of the bytes, which are dear to write."""
+        data = self.to_bytes()
+        return digest_of(data), len(data)
 
     @cached_property
     def price(self) -> Price:
         """What the filter costs wherever it goes."""
-        return price_of_boxes(self.boxes, len(self.to_bytes()))
+        return price_of_boxes(self.boxes, self._measured[1])
 
     @cached_property
     def text(self) -> str:

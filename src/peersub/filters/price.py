@@ -38,7 +38,7 @@ FILTER_PRICE_MAX: Final = 2_048
 """Units of one filter in a network: about 10 ms of a processor to read it."""
 ROW_PRICE_MAX: Final = 768
 """Units of all that other nodes are told of one filter; what is dearer is widened."""
-PART_PRICE_MAX: Final = 96
+PART_PRICE_MAX: Final = 48
 """Units of one row in routing tables, which is worked with in one go: about half a millisecond."""
 PLAIN_PRICE: Final = 16
 """Units up to which a filter is plain: such are bounded by their number, and fill no budget."""
@@ -177,12 +177,13 @@ def price_of_form(form: Sequence[Any], size: int) -> Price:
 
 
 def price_of_tree_pattern(text: str) -> Price:
-    """The price of an XPath pattern: its parts, and those that are compared with each branch."""
+    """The price of an XPath pattern: its branches are compared with each other, step by step."""
     from peersub.filters.xpath.limits import PATTERN_PARTS_MAX
 
     branches = min(text.count("["), PATTERN_PARTS_MAX)
-    parts = min(text.count("/"), PATTERN_PARTS_MAX) + branches
-    return Price(1, 1, 0, 0, (len(text) + branches * parts) // 4, len(text))
+    steps = min(text.count("/"), PATTERN_PARTS_MAX)
+    units = len(text) // 4 + branches * steps // 2 + branches * branches // 5
+    return Price(1, 1, 0, 0, units, len(text))
 
 
 def price_of_product(first: Price, second: Price) -> Price:

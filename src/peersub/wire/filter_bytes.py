@@ -76,6 +76,8 @@ class FilterMemory:
                 known = UnreadFilter(data, str(error))
             except (ValueError, RecursionError) as error:
                 raise WireError(f"a filter that cannot be read: {error}") from None
+            # Every table asks for its name; here it is worked out for one filter at a time.
+            _ = known.digest
             if known.language != "sql":
                 self.has_patterns = True
                 self.patterns.note(known)

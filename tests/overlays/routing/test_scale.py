@@ -22,7 +22,8 @@ from peersub.overlays.routing.batch_routing import BatchRouting
 from peersub.overlays.routing.combination import Pool
 from peersub.overlays.routing.covering_order import CoveringOrder
 from peersub.overlays.routing.messages import Entry, FilterConfirmed, FilterUpdate
-from peersub.overlays.routing.rows import NO_ROWS, Rows, row_key
+from peersub.overlays.routing.publishers import Publisher
+from peersub.overlays.routing.rows import NO_ROWS, Rows, WireSizes, row_key
 from peersub.overlays.routing.strategies import StrategySettings
 from peersub.overlays.routing.topology import NOWHERE
 
@@ -54,10 +55,10 @@ def wanted(number):
     return Filter(f"symbol = 'S{number % 50}' AND price > {number} AND price < {number + 40}")
 
 
-def pair(burst_ms=1):
+def pair(burst_ms=1, **settings):
     """Two peers, of which one subscribes."""
     network = FilterNetwork(
-        random_tree(2, Random(0)), StrategySettings(), Random(1), burst_ms=burst_ms
+        random_tree(2, Random(0)), StrategySettings(), Random(1), burst_ms=burst_ms, **settings
     )
     network.connect_all()
     network.run()
@@ -156,6 +157,57 @@ def test_events_find_the_rows_that_are_not_taken_in_yet():
     network.run()
     assert network.peers[other].matches(home, event, (0, 1))
     assert not network.peers[other].matches(home, Publication("f", {"price": 8}), (0, 1))
+
+
+def unions(gap):
+    """Many boxes: whether one covers another takes thousands of steps."""
+    return Filter(
+        " OR ".join(f"(a >= {n} AND a < {n + 1 - (n == gap)} AND b{n % 5} > 0)" for n in range(60))
+    )
+
+
+def test_a_dear_row_is_taken_in_over_several_flushes_and_misses_no_event_meanwhile():
+    network, home, other = pair(burst_ms=0, rows_per_turn=2)
+    for gap in range(24):
+        network.peers[home].subscribe(f"s{gap}", unions(gap))
+    event = Publication("e", {"a": 7, "b2": 1})
+    flushes = 0
+
+    def flush_all(peer):
+        nonlocal flushes
+        network.flush(peer)
+        while network.timers:
+            flushes += 1
+            assert network.peers[other].matches(home, event, (0, 1)) == bool(arrived)
+            network.timers.clear()
+            network.peers[peer].on_timer()
+            network.flush(peer)
+
+    arrived = False
+    flush_all(home)
+    # Both share a covering order: the first puts the filters in.
+    assert flushes > 2 * 24 / 2
+    arrived = True
+    for message in network.links.pop((home, other)):
+        network.deliver(other, home, message)
+    flush_all(other)
+    network.run()
+    assert network.peers[other].matches(home, event, (0, 1))
+    assert len(network.ready) == 24
+
+
+def test_a_dear_row_has_a_message_to_itself():
+    many = " OR ".join(f"(a{n} > %d AND b{n % 7} < 'k{n}')" for n in range(40))
+    dear = [Entry("", Filter(many.replace("%d", str(number)))) for number in range(5)]
+    cheap = [Entry("", wanted(number)) for number in range(20)]
+    publisher = Publisher()
+    publisher.update_to(Rows.of(dear + cheap), WireSizes(), 8, is_answer=True)
+    updates = list(publisher.next_updates(1_000))
+    assert sum(len(update.added) for update in updates) == 25
+    for update in updates:
+        dear_rows = [entry for entry in update.added if len(entry.filter.boxes) > 1]
+        assert len(dear_rows) <= 1 or len(update.added) == 1
+        assert len(update.added) <= 8
 
 
 def test_the_first_are_ready_while_others_still_come():

@@ -20,8 +20,11 @@ ROWS_PER_UPDATE_MAX: Final = 256
 """Rows to add, and keys to remove, in one message."""
 BYTES_PER_UPDATE_MAX: Final = 131_072
 """About the bytes of the rows in one message; a single row may have more."""
-ROW_BYTES: Final = 1_024
-"""About the bytes that a row may have before fewer go into a message that is to be small."""
+ROW_BYTES: Final = 256
+"""About the bytes that a row may have before fewer go into a message that is to be small: a dear
+row has one to itself."""
+BYTES_SPLIT_MAX: Final = 1_024
+"""Into how many messages an update is split because of its bytes, about: twice as many at most."""
 KEYS_PER_ROW: Final = 8
 """Keys to remove that are read as fast as one row."""
 ROWS_IN_SMALL_PARTS: Final = 4_096
@@ -104,12 +107,13 @@ def _chunks(change: Change, sizes: WireSizes, rows_per_message: int) -> Iterator
     added, removed = change
     times = 1 + max(len(added), len(removed)) // ROWS_IN_SMALL_PARTS
     rows_max = min(times * rows_per_message, ROWS_PER_UPDATE_MAX)
-    bytes_max = min(rows_max * ROW_BYTES, BYTES_PER_UPDATE_MAX)
+    costs = [sizes.of_entry(entry) for entry in added]
+    bytes_max = max(rows_max * ROW_BYTES, sum(costs) // BYTES_SPLIT_MAX)
+    bytes_max = min(bytes_max, BYTES_PER_UPDATE_MAX)
     keys_max = min(rows_max * KEYS_PER_ROW, ROWS_PER_UPDATE_MAX)
     rows: list[Entry] = []
     size = 0
-    for entry in added:
-        cost = sizes.of_entry(entry)
+    for entry, cost in zip(added, costs, strict=True):
         if rows and (len(rows) == rows_max or size + cost > bytes_max):
             yield tuple(rows), ()
             rows, size = [], 0
