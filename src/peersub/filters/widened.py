@@ -38,6 +38,8 @@ PARTS_MAX: Final = 24
 """Rows that others are told of one filter."""
 DIVIDED_CUTS: Final = 64
 """Ends of the intervals that an attribute keeps in one part of a box that is divided."""
+CONSTRAINT_UNITS_MIN: Final = 2
+"""Units of a conjunction with one constraint, at least."""
 PATTERN_DEPTHS: Final = (4, 2, 1)
 """How many steps of a dear tree pattern are tried, in turn."""
 
@@ -147,6 +149,8 @@ def _trimmed(box: Box, price_max: int) -> Box:
     domains: dict[Path, Domain] = {}
     left = price_max - _units(UNIVERSE)
     for path in sorted(box.domains):
+        if left <= CONSTRAINT_UNITS_MIN:
+            break  # Boxes may have thousands of them.
         units = _units(Box({path: box.domains[path]}, {}))
         if units < left:
             domains[path] = box.domains[path]
