@@ -64,7 +64,7 @@ INDEX_AFTER: Final = 16
 many of them, and rows that change with each event never have one. It goes again when half as many
 rows have changed as there are, and no event was asked about meanwhile."""
 INDEXED_PER_EVENT: Final = 2
-"""Rows, at least, that enter a new index with each event that is asked about: none waits for all."""
+"""Rows, at least, that enter a new index with each event that is asked about."""
 INDEXED_BY_EVENTS: Final = 128
 """Events by which all rows have entered: until then each asks those that have not."""
 _FILTER_OF: Final = itemgetter(1)
