@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 __all__ = ["LoopMonitor", "Turns", "Work"]
 
-SLICE_S: Final = 0.000_1
+SLICE_S: Final = 0.000_15
 """After so long no further part is begun before the loop has seen to everything else."""
 REST_SHARE: Final = 4.0
 """How long to rest after a slice while events pass, of the time that it took, and of the time by

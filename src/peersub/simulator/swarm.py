@@ -179,6 +179,7 @@ def _with_turns(scenario: Scenario) -> Scenario:
         settings |= {
             "rows_per_turn": random.choice((64, 2, 1)),
             "rows_told_per_turn": random.choice((1_024, 16, 1)),
+            "rows_per_lot": random.choice((512, 16, 1)),
             "rows_per_message": random.choice((256, 8, 1)),
         }
     return replace(scenario, network=network, settings=settings)

@@ -230,8 +230,24 @@ def test_the_first_are_ready_while_others_still_come():
     assert len(network.ready) == 800
 
 
+def test_of_many_that_come_at_once_the_first_are_ready_before_the_last_are_told():
+    network, home, other = pair(rows_per_turn=4, rows_told_per_turn=16, rows_per_lot=32)
+    told_at_first = []
+
+    def note(peer, name):
+        told_at_first.append(network.peers[other].table(home).rows.entry_count)
+
+    network.on_ready = note
+    subscribe_some(network, home, range(800))
+    assert len(network.ready) == 800
+    assert told_at_first[0] <= 4 * 32
+
+
+@pytest.mark.parametrize("rows_per_lot", [512, 7])
 @pytest.mark.parametrize("seed", range(5))
-def test_ready_are_only_those_whose_rows_were_told_also_if_they_came_during_an_update(seed):
+def test_ready_are_only_those_whose_rows_were_told_also_if_they_came_during_an_update(
+    seed, rows_per_lot
+):
     random = Random(seed)
     network = FilterNetwork(
         random_tree(2, random),
@@ -239,6 +255,7 @@ def test_ready_are_only_those_whose_rows_were_told_also_if_they_came_during_an_u
         random,
         rows_per_turn=3,
         rows_told_per_turn=2,
+        rows_per_lot=rows_per_lot,
         rows_per_message=1,
     )
     network.connect_all()

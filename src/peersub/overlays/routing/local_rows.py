@@ -7,6 +7,7 @@ rows are never made anew, however many subscriptions there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeAlias
 
 from peersub.filters.filter import Filter
@@ -64,8 +65,19 @@ class LocalRows:
                 self._uses[key] = self._uses.get(key, 0) + more
                 self._changed[key] = wanted
 
-    def rows(self, control: ControlRows, reach: Scope = ()) -> Rows:
-        """The rows now, with these for control notifications."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows have changed that were not worked out yet."""
+        return bool(self._changed)
+
+    def is_worked_out(self, name: str) -> bool:
+        """Whether the rows have all that others are told of a subscription."""
+        parts = self._subscriptions.get(name, ())
+        keys = (row_key(self._make_entry(name, wanted, ())) for wanted in parts)
+        return not any(key in self._changed for key in keys)
+
+    def rows(self, control: ControlRows, reach: Scope = (), changes_max: int | None = None) -> Rows:
+        """The rows now, with these for control notifications; or with so many changes more."""
         if reach != self._reach:
             self._reach = reach
             self._rows = Rows.of(
@@ -75,12 +87,12 @@ class LocalRows:
                 if not wanted.is_nothing
             )
         added, removed = [], []
-        for key, wanted in self._changed.items():
+        for key in list(islice(self._changed, changes_max)):
+            wanted = self._changed.pop(key)
             if self._uses[key]:
                 added.append(Entry(key[0], wanted, reach))
             else:
                 removed.append(key)
                 del self._uses[key]
-        self._changed.clear()
         self._rows = self._rows.changed(added, removed).with_control(control)
         return self._rows or NO_ROWS

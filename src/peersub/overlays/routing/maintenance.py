@@ -41,6 +41,7 @@ from peersub.overlays.routing.control_filters import (
     is_control_name,
     normalised,
 )
+from peersub.overlays.routing.lots import Lots
 from peersub.overlays.routing.maintenance_settings import MaintenanceSettings
 from peersub.overlays.routing.messages import (
     FilterConfirmed,
@@ -105,10 +106,7 @@ class FilterMaintenance:
         self._due: dict[PeerId, None] = {}
         """Publishers that have not been sent all yet."""
         self._answers: dict[PeerId, None] = {}
-        self._arrived: dict[PeerId, int] = {}
-        self._new_names: dict[str, None] = {}
-        self._taken_arrived: dict[PeerId, int] = {}
-        self._taken_names: dict[str, None] = {}
+        self._lots = Lots()
         self._reconsider = False
         self._outgoing: dict[PeerId, list[Message]] = {}
         self._effects: list[Effect] = []
@@ -123,15 +121,14 @@ class FilterMaintenance:
     def subscribe(self, name: str, wanted: Filter) -> None:
         """A subscription of this node; SubscriptionReady(name) follows once all confirmed it."""
         self._local.add(name, wanted)
-        self._new_names[name] = None
+        self._lots.add_name(name)
         self._changed[None] = None
 
     def unsubscribe(self, name: str) -> None:
         """The subscription ends; one that is not there is none."""
         if not self._local.discard(name):
             return
-        self._new_names.pop(name, None)
-        self._taken_names.pop(name, None)
+        self._lots.name_gone(name)
         self._confirmations.name_gone(name)
         self._ready.pop(name, None)
         self._changed[None] = None
@@ -152,7 +149,8 @@ class FilterMaintenance:
         self._is_ready_held = held
         if not held:
             # Publishers that came meanwhile have to confirm as well.
-            self._new_names.update(self._ready)
+            for name in self._ready:
+                self._lots.add_name(name)
             self._ready = {}
 
     def pending(self, name: str) -> tuple[PeerId, ...]:
@@ -178,8 +176,7 @@ class FilterMaintenance:
         self._linked.pop(peer, None)
         self._outgoing.pop(peer, None)
         self._mismatches.pop(peer, None)
-        self._arrived.pop(peer, None)
-        self._taken_arrived.pop(peer, None)
+        self._lots.peer_gone(peer)
         self._confirmations.source_lost(peer)
         self._forget_publisher(peer)
 
@@ -236,8 +233,7 @@ class FilterMaintenance:
         self._version += 1
         if peer in self._linked:
             self._send(peer, ResponsibilityChange(self._version, NOWHERE))
-        self._arrived.pop(peer, None)
-        self._taken_arrived.pop(peer, None)
+        self._lots.peer_gone(peer)
         self._mismatches.pop(peer, None)
         self._confirmations.source_lost(peer)
         self._changed[peer] = None
@@ -302,7 +298,7 @@ class FilterMaintenance:
             return
         self._changed[peer] = None
         if outcome is Outcome.APPLIED:
-            self._arrived[peer] = message.number
+            self._lots.add_update(peer, message.number)
             self._mismatches.pop(peer, None)
             return
         if outcome is Outcome.WHOLE_MISMATCH:
@@ -358,7 +354,7 @@ class FilterMaintenance:
             self._effects.append(SetTimer(FLUSH_TIMER, delay_ms))
 
     def _has_changes(self) -> bool:
-        return bool(self._changed or self._replaced or self._arrived or self._new_names)
+        return bool(self._changed or self._replaced or self._lots.is_waiting)
 
     @property
     def _is_unfinished(self) -> bool:
@@ -372,16 +368,18 @@ class FilterMaintenance:
         if self._changed and combination.is_complete:
             changed, self._changed = self._changed, {}
             for source in changed:
-                combination.begin(source, self._rows_of(source))
+                rows = self._rows_of(source, self.settings.rows_per_lot)
+                combination.begin(source, rows)
             self._replaced.update(changed)
+            if self._local.is_behind:
+                self._changed[None] = None
+            self._lots.take(self._local.is_worked_out)
         return combination
 
     def _work(self) -> None:
         combination = self._take_changes()
         if not self._changed:
-            self._taken_names.update(self._new_names)
-            self._taken_arrived.update(self._arrived)
-            self._new_names, self._arrived = {}, {}
+            self._lots.take()
         touched = {**self._replaced, **combination.work(self.settings.rows_per_turn)}
         self._replaced = {}
         for peer, publisher in self._publishers.items():
@@ -404,11 +402,10 @@ class FilterMaintenance:
         if self._reconsider:
             self._reconsider = False
             self._confirmations.reconsider(self._waits_of)
-        arrived, self._taken_arrived = self._taken_arrived, {}
+        arrived, names = self._lots.end()
         for peer, number in arrived.items():
             self._confirmations.begin(Wave(peer, number, {}, self._waits_of(peer)))
-        if self._taken_names:
-            names, self._taken_names = self._taken_names, {}
+        if names:
             self._confirmations.begin(Wave(None, 0, names, self._waits_of(None)))
         if self._told_version != self._version and all(map(self.is_told, self._tables)):
             self._told_version = self._version
@@ -483,9 +480,9 @@ class FilterMaintenance:
     def _served(self, peer: PeerId, publisher: Publisher) -> Sequence[PeerId]:
         return self._topology.serves(peer, publisher.scope)
 
-    def _rows_of(self, source: Source) -> Rows:
+    def _rows_of(self, source: Source, changes_max: int | None = None) -> Rows:
         if source is None:
-            return self.local_rows()
+            return self.local_rows(changes_max)
         table = self._tables.get(source)
         return NO_ROWS if table is None else table.rows
 
@@ -542,10 +539,10 @@ class FilterMaintenance:
 
     # --- a converged start ---------------------------------------------------------------------
 
-    def local_rows(self) -> Rows:
+    def local_rows(self, changes_max: int | None = None) -> Rows:
         """The rows of this peer's own filters: those of the source None of a combination."""
         reach = NOWHERE if self._reach is None else self._reach.own_reach()
-        return self._local.rows(control_rows(self._control), reach)
+        return self._local.rows(control_rows(self._control), reach, changes_max)
 
     def install_converged(
         self,
@@ -574,8 +571,8 @@ class FilterMaintenance:
         for peer, (scope, rows) in sent.items():
             self._publishers[peer] = Publisher.converged(scope, rows)
         self._changed.clear()
-        self._ready.update(self._new_names)
-        self._new_names = {}
+        self._lots.take()
+        self._ready.update(self._lots.end()[1])
 
     # --- for people and checkers ---------------------------------------------------------------
 

@@ -20,6 +20,9 @@ class MaintenanceSettings:
     """How long changes that follow many others are collected; the first are passed on at once."""
     rows_per_turn: int = 64
     """Changed rows that are worked out before others have their turn."""
+    rows_per_lot: int = 512
+    """Changed rows of this peer's own filters that are worked out, told and confirmed together: of
+    thousands of subscriptions the first are ready long before the last."""
     rows_told_per_turn: int = 1_024
     """Rows that publishers are sent, and subscriptions that become ready, before others have their
     turn; parts of updates stay whole."""
@@ -30,6 +33,6 @@ class MaintenanceSettings:
     """Rows of a table from which events are asked of the rows of all tables at once."""
 
     def __post_init__(self) -> None:
-        for name in ("rows_per_turn", "rows_told_per_turn", "rows_per_message"):
+        for name in ("rows_per_turn", "rows_per_lot", "rows_told_per_turn", "rows_per_message"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
