@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ def changed(frame: bytes, **changes: Any) -> bytes:
 class ScriptedPeer:
     """One connection to a node. Use as an async context manager."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._host, _, port = node.rpartition(":")
         self._port = int(port)
         self._decoder = FrameDecoder()
@@ -35,7 +37,9 @@ class ScriptedPeer:
         self._writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> ScriptedPeer:
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        self._reader, self._writer = await asyncio.open_connection(
+            self._host, self._port, ssl=self._tls
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

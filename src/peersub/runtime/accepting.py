@@ -170,7 +170,10 @@ class Acceptor:
             return
         caller.close()
         self._counters.add("a connection that was never made")
-        if failure is not None and not isinstance(failure, OSError):
+        if isinstance(failure, OSError):
+            # Its frames hold the future that holds it: a circle (`collecting`).
+            failure.__traceback__ = None
+        elif failure is not None:
             raise failure
 
     def _pause(self, listening: socket.socket, wait_ms: int) -> None:

@@ -274,6 +274,7 @@ class ClientDoor:
         self._outbox.taken()
         self._publications.end()
         self._status_answers.end()
+        self._handlers.clear()
         for consumer in self.consumers:
             if consumer.is_durable:
                 # Its next consumer must not wait until the others have ended.

@@ -353,6 +353,7 @@ class _TcpClient:
                 self._hold_frame(0)
             self._count_queued(0)
             self._gate.forget(self.door, reason)
+            self.door = None
         self._transport.on_closed(connection, reason)
 
     def on_relieved(self, connection: Connection) -> None:

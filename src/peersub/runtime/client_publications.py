@@ -243,5 +243,10 @@ class ClientPublications:
         for content, _ in self._open.values():
             self._share.drop(content)
         self._open.clear()
+        self._on_answers = _say_nothing
         if self._holding_task is not None:
             self._holding_task.cancel()
+
+
+def _say_nothing() -> None:
+    """The client is gone: its door is let go of, as circles stay for ever (`collecting`)."""

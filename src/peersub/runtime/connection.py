@@ -21,6 +21,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -94,7 +95,7 @@ class Connection(asyncio.Protocol):
     """A connection, from either side.
 
     Attributes:
-        handler: may be exchanged, as soon as it is known who is at the other end.
+        handler: may be exchanged, as soon as it is known who is at the other end; none at the end.
         peer_identity: what the certificate of the other end says, if there is one.
         is_dialled: whether this side asked for the connection.
     """
@@ -117,7 +118,7 @@ class Connection(asyncio.Protocol):
         """Whether a turn was asked for, and did not come yet."""
         self._aside: Message | None = None
         """What was put aside, is read, and not handled yet."""
-        self._aside_bytes_max = 0
+        self._is_in_order = False
         self.events_dropped = 0
         self.frames_in = 0
         self.bytes_in = 0
@@ -163,6 +164,7 @@ class Connection(asyncio.Protocol):
             # It was given up while it was made.
             transport.abort()
             return
+        self._decoder.puts_aside = self._puts_aside
         transport.set_write_buffer_limits(high=_SOCKET_BYTES)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
@@ -222,14 +224,14 @@ class Connection(asyncio.Protocol):
     def read_in_turns(self, turns: Turns, *, in_order: bool = False) -> None:
         """Let messages with filters wait for their turn; events overtake them unless `in_order`."""
         self._turns = turns
-        self._aside_bytes_max = ORDERED_BYTES_MAX if in_order else ASIDE_BYTES_MAX
+        self._is_in_order = in_order
 
-        def puts_aside(tag: int) -> bool:
-            if not tag:
-                turns.give_way()
-            return tag in FILTER_TAGS or (self._has_aside and (in_order or tag > 0))
-
-        self._decoder.puts_aside = puts_aside
+    def _puts_aside(self, tag: int) -> bool:
+        if self._turns is None:
+            return False
+        if not tag:
+            self._turns.give_way()
+        return tag in FILTER_TAGS or (self._has_aside and (self._is_in_order or tag > 0))
 
     @property
     def _has_aside(self) -> bool:
@@ -327,11 +329,15 @@ class Connection(asyncio.Protocol):
                 self._counters.add("a frame that was cut off")
             elif self._liveness is None:
                 self._counters.add("a connection that said nothing")
-        # Others may know the connection for a while longer; what it holds is of no use.
+        # Others may know it for a while longer, and circles stay for ever in a node (`collecting`).
         self._decoder.forget()
-        self._messages, self._aside = [], None
-        reason = self._close_reason or (str(exc) if exc else HUNG_UP)
-        self.handler.on_closed(self, reason)
+        self._decoder.puts_aside = self.hold_frame = None
+        self._messages, self._aside, self._was_congested = [], None, False
+        with suppress(AttributeError):
+            del self._transport._read_ready_cb  # type: ignore[union-attr]  # A circle of asyncio.
+        handler = self.handler
+        del self.handler
+        handler.on_closed(self, self._close_reason or (str(exc) if exc else HUNG_UP))
 
     def pause_writing(self) -> None:
         """The socket's buffer is full."""
@@ -376,12 +382,6 @@ class Connection(asyncio.Protocol):
             "queued_bytes": self.queued_bytes,
             "events_dropped": self.events_dropped,
         }
-
-    @property
-    def remote(self) -> str:
-        """Where the other end is, for people."""
-        peer = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "somewhere"
 
     @property
     def host(self) -> str:
@@ -484,7 +484,8 @@ class Connection(asyncio.Protocol):
 
     def _read_or_pause(self) -> None:
         """Let the socket be read iff what comes is wanted, and not too much of it waits."""
-        is_full = self._decoder.aside_bytes > self._aside_bytes_max
+        aside_max = ORDERED_BYTES_MAX if self._is_in_order else ASIDE_BYTES_MAX
+        is_full = self._decoder.aside_bytes > aside_max
         is_behind = self._is_behind or is_full or self._failure is not None
         is_stopped = is_behind or not self._is_reading
         if self._transport is None or not self.is_open or is_stopped == self._is_stopped:

@@ -14,6 +14,7 @@ __all__ = ["NodeFigures", "Rate", "resident_bytes"]
 WINDOW_MS: Final = 60_000
 """Rates are of the last minute, or of the time since the node began."""
 BUCKETS: Final = 12
+_VERSION: Final = version("peersub")
 _STATM: Final = Path("/proc/self/statm")
 
 
@@ -79,7 +80,7 @@ class NodeFigures:
         """Plain values."""
         now_ms = self._now_ms()
         return {
-            "version": version("peersub"),
+            "version": _VERSION,
             "uptime_s": (now_ms - self._begin_ms) // 1_000,
             "events": {
                 "published": self._published.total,
