@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from peersub.filters import Filter
-from peersub.overlays.core.records import IdentityStored
+from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.records import EventStored, IdentityStored
 from peersub.runtime.store import Store, reading
 from peersub.runtime.store.changes import (
     CommitStaged,
@@ -23,6 +24,8 @@ from peersub.runtime.store.changes import (
 from peersub.runtime.store.pages import DatabasePages, has_shape
 from peersub.runtime.store.schema import PAGE_BYTES, TABLES
 from peersub.runtime.store.write_ahead import read_write_ahead
+from peersub.wire import sealed, values
+from peersub.wire.limits import VALUES_MAX
 from runtime.store.store_helpers import (
     BEGIN_MS,
     WANTED,
@@ -433,3 +436,20 @@ def test_a_damaged_database_is_salvaged_with_its_write_ahead_file(crashed):
     with Store(crashed, now_ms=Clock()) as store:
         assert len(logged(store, "d")) == EVENTS
         assert store.node_name == "n1"
+
+
+def test_an_event_of_an_earlier_version_with_too_many_values_is_named_and_stops_no_other(
+    tmp_path, monkeypatch, caplog
+):
+    many = Publication("many", {"values": list(range(VALUES_MAX))}, None)
+    monkeypatch.setattr(values, "VALUES_MAX", 8 * VALUES_MAX)
+    with Store(tmp_path, now_ms=Clock()) as store:
+        write(store, durable("d"), stored("before", "d"))
+        write(store, KeepRecord(EventStored(sealed(many), ("d",), BEGIN_MS, 0)))
+        write(store, stored("after", "d"))
+        assert logged(store, "d") == ["before", "many", "after"]
+    monkeypatch.undo()
+    caplog.set_level("ERROR", "peersub")
+    with Store(tmp_path, now_ms=Clock()) as store:
+        assert logged(store, "d") == ["before", "after"]
+    assert "event many is lost" in caplog.text

@@ -10,7 +10,9 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.runtime.logs import NodeLog
 from peersub.runtime.store.schema import TABLES
+from peersub.wire.limits import VALUES_MAX
 from peersub.wire.publications import packed_attributes, publication_of
 
 __all__ = [
@@ -30,6 +32,8 @@ EVENT_ROW_BYTES: Final = 96
 """What an event takes on disk besides its attributes and body, roughly: id, numbers, indexes."""
 
 EventColumns = tuple[str, int, bytes, bytes | None, int]
+
+_log = NodeLog(__name__)
 
 _ENCODE: Final = Encoder().encode
 _DECODE_NAMES: Final = Decoder(list[str]).decode
@@ -53,11 +57,23 @@ def is_sound(event_id: str, delivery: int, attributes: bytes, body: bytes | None
 
 
 def event_of(columns: Any) -> Publication | None:
-    """The event with these columns; None if it is not as it was written."""
+    """The event with these columns; None if it is not as it was written, or nobody would read it.
+
+    Earlier versions took events with more values. Whoever gets one now, refuses it each time: it is
+    lost, and must not stop those after it.
+    """
     event_id, delivery, attributes, body, _ = columns
     if not is_sound(*columns):
         return None
-    return publication_of(event_id, _DELIVERIES[delivery], attributes, body)
+    publication = publication_of(event_id, _DELIVERIES[delivery], attributes, body)
+    if len(attributes) > VALUES_MAX:
+        if not publication.is_sound:
+            _log.error(
+                "event %s is lost: it has more values than this version takes", publication.id
+            )
+            return None
+        publication.forget_unpacked()
+    return publication
 
 
 _DELIVERIES: Final = {int(delivery): delivery for delivery in Delivery}
