@@ -299,6 +299,7 @@ class Transport:
         except (OSError, ValueError) as error:
             reason = words_of(error)
             refused = isinstance(error, ssl.SSLCertVerificationError)
+            error.__traceback__ = None  # It leads back here: a circle with the connection in it.
         if reason and self._attempts.get(node) is attempt:
             del self._attempts[node]
             self._dial_memory.failed(node, reason, is_refused=refused)
