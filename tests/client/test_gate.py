@@ -42,6 +42,12 @@ class Wire(asyncio.Transport):
     def close(self):
         self.is_aborted = True
 
+    def pause_reading(self):
+        """What it has read is with the connection already."""
+
+    def resume_reading(self):
+        """Nothing was held back."""
+
     def taken(self):
         data = bytes(self.written)
         self.written.clear()
