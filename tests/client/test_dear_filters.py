@@ -12,6 +12,8 @@ from peersub.client import SubscriptionEndedError
 from peersub.filters import Filter
 from peersub.filters.price import FILTER_PRICE_MAX
 from peersub.filters.widened import UnreadFilter
+from peersub.overlays.core.link_messages import BetweenSlots, Carried
+from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_ports import DoorLimits, NetworkName, OpenRules
@@ -35,6 +37,7 @@ from peersub.wire.client_messages import (
 )
 from peersub.wire.frames import FILTER_TAGS
 from peersub.wire.tags import MESSAGES
+from wire import samples
 
 
 def product(pairs: int, value: str = "k") -> Filter:
@@ -240,10 +243,14 @@ class Stopping(asyncio.Transport):
 
 class Taking:
     def __init__(self):
-        self.groups = []
+        self.taken = []
+
+    @property
+    def groups(self):
+        return [[message.number for message in messages] for messages in self.taken]
 
     def on_messages(self, connection, messages):
-        self.groups.append([message.number for message in messages])
+        self.taken.append(list(messages))
 
     def on_opened(self, connection): ...
 
@@ -306,6 +313,24 @@ async def test_events_overtake_filters_of_another_node_and_nothing_else_does():
     while turns.works:
         turns.come()
     assert handler.groups == [[1], [4], [2], [3]]
+
+
+@on_loop
+@pytest.mark.parametrize(
+    "name", ["confirm", "mirror-kept", "mirror-safe", "mirror-rows-kept", "mirror-rows-safe"]
+)
+async def test_words_about_events_overtake_filters_of_another_node(name):
+    """A publisher waits for them: no number of filters that a client changes is before them."""
+    turns, word = Asked(), samples.MESSAGES[name]
+    connection, handler, _ = connection_with(turns, in_order=False)
+    sent = word if name == "confirm" else BetweenSlots(MIRROR_SLOT, MIRROR_SLOT, word)
+    if word.reliable:
+        sent = Carried(1, 2, 3, 0, sent)
+    connection.data_received(b"".join(encode(samples.MESSAGES["filter-update"]) for _ in range(99)))
+    connection.data_received(encode(sent))
+    assert handler.taken == [[sent]]
+    connection.data_received(encode(Carried(1, 2, 3, 0, sent)))
+    assert handler.taken == [[sent]], "what a session carries waits for what it carries before"
 
 
 @on_loop

@@ -363,7 +363,9 @@ def arriving(simulation, *messages, run_ms=10_000):
 
 
 def test_events_overtake_filters_and_all_else_waits_behind_them():
-    rows, event, later = (MESSAGES[name] for name in ("filter-update", "notify", "confirm"))
+    rows, event, later = (
+        MESSAGES[name] for name in ("filter-update", "notify", "filter-confirmed")
+    )
     told = (later, rows, later, event, rows)
     assert arriving(linked("a", "b"), *told) == list(told)
     simulation = linked("a", "b", turn_ms=50)

@@ -10,9 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from peersub.filters.price import FILTER_PRICE_MAX
-from peersub.overlays.core.link_messages import Carried, unwrapped
+from peersub.overlays.core.link_messages import BetweenSlots, Carried, unwrapped
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.mirror_messages import (
+    MirrorKept,
+    MirrorRowsKept,
+    MirrorRowsSafe,
+    MirrorSafe,
+)
 from peersub.overlays.core.records import Record
+from peersub.overlays.routing.messages import Confirm
 from peersub.wire.codec import HEADER_LENGTH_BYTES, LENGTH_BYTES, PREFIX, Codec
 from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
 from peersub.wire.filter_bytes import FilterMemory, Patterns
@@ -43,7 +50,13 @@ FILTER_TAGS: Final = frozenset(
     tag for tag, kind in MESSAGES.items() if _MESSAGES.holds_filter(kind)
 )
 """The tags of messages that bring filters: reading one takes longer than reading others."""
-_CARRIED: Final = next(tag for tag, kind in MESSAGES.items() if kind is Carried)
+_TAG_OF: Final = {kind: tag for tag, kind in MESSAGES.items()}
+_CARRIED: Final = _TAG_OF[Carried]
+_BETWEEN_SLOTS: Final = _TAG_OF[BetweenSlots]
+_WORD_TAGS: Final = frozenset(
+    _TAG_OF[kind] for kind in (Confirm, MirrorKept, MirrorSafe, MirrorRowsKept, MirrorRowsSafe)
+)
+"""Of light messages that say what became of events: publishers wait for them, as for events."""
 
 
 def encode(message: Message) -> bytes:
@@ -78,7 +91,12 @@ def carries_event(message: Message) -> bool:
 
 def tag_told(message: Message) -> int:
     """What `FrameDecoder.puts_aside` is told of the frame of a message."""
-    return _MESSAGES.tag_at_front(type(message.message if type(message) is Carried else message))
+    if type(message) is Carried:
+        return _MESSAGES.tag_at_front(type(message.message))
+    inner = message.message if type(message) is BetweenSlots else message
+    if _TAG_OF[type(inner)] in _WORD_TAGS:
+        return 0
+    return _MESSAGES.tag_at_front(type(message))
 
 
 def patterns_seen() -> bool:
@@ -261,32 +279,42 @@ class FrameDecoder:
         return message
 
 
-def _tag_at(data: bytes, place: int, *, is_carried: bool = False) -> int:
-    """The tag at the begin of a message's list, without reading it; -1 if there is none.
+def _tag_at(data: bytes, place: int) -> int:
+    """The tag of a message, without reading it; -1 if there is none, 0 if it is about an event.
 
-    Of a message that a session carries, the tag of what is carried; 0 if that is about an event.
+    Of a message that a session carries it is the tag of what is carried. A word about an event that
+    is carried has to wait for what the session carries before it.
 
     >>> _tag_at(bytes([0x92, 0xCC, 0xE4, 0x01]), 0), _tag_at(bytes([0xDC, 0, 20, 7]), 0)
     (228, 7)
     """
+    tag, after = _front_at(data, place)
+    if tag == _CARRIED:
+        inner = _held_at(data, after, 4)
+        if inner is None:
+            return tag
+        is_about_event = any(data[inner - HEADER_LENGTH_BYTES : inner])
+        return 0 if is_about_event else _front_at(data, inner)[0]
+    said = tag
+    if tag == _BETWEEN_SLOTS and (inner := _held_at(data, after, 2)) is not None:
+        said = _front_at(data, inner)[0]
+    return 0 if said in _WORD_TAGS else tag
+
+
+def _front_at(data: bytes, place: int) -> tuple[int, int]:
+    """The tag at the begin of a message's list, -1 if there is none, and what follows it."""
     opening = data[place : place + 1]
     if opening and 0x90 <= opening[0] < 0xA0:
-        place += 1
-    elif opening == b"\xdc":
-        place += 3
-    else:
-        return -1
-    tag, place = _number_at(data, place)
-    if tag != _CARRIED or is_carried:
-        return tag
-    for _ in range(4):
+        return _number_at(data, place + 1)
+    return _number_at(data, place + 3) if opening == b"\xdc" else (-1, place)
+
+
+def _held_at(data: bytes, place: int, numbers: int) -> int | None:
+    """Where the list of the message begins that is held after so many numbers, if there is any."""
+    for _ in range(numbers):
         _, place = _number_at(data, place)
-    if data[place : place + 1] not in _BYTES_WIDTHS:
-        return tag
-    place += 1 + _BYTES_WIDTHS[data[place : place + 1]]
-    header_length = data[place : place + HEADER_LENGTH_BYTES]
-    inner = place + HEADER_LENGTH_BYTES
-    return 0 if any(header_length) else _tag_at(data, inner, is_carried=True)
+    width = _BYTES_WIDTHS.get(data[place : place + 1])
+    return None if width is None else place + 1 + width + HEADER_LENGTH_BYTES
 
 
 def _number_at(data: bytes, place: int) -> tuple[int, int]:

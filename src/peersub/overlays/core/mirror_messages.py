@@ -8,6 +8,7 @@ as it hears that others do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
@@ -174,7 +175,12 @@ class MirrorWitness(Message):
 
 @dataclass(frozen=True, slots=True)
 class MirrorKept(Message):
-    """Holder to the leader of the group: these events are on my disk."""
+    """Holder to the leader of the group: these events are on my disk.
+
+    Light, as all words about what became of events: who misses one sends the event again.
+    """
+
+    reliable: ClassVar[bool] = False
 
     home: str
     kept: tuple[KeptFor, ...]
@@ -183,6 +189,8 @@ class MirrorKept(Message):
 @dataclass(frozen=True, slots=True)
 class MirrorSafe(Message):
     """Leader to all of the group: these events are on the disks of as many nodes as promised."""
+
+    reliable: ClassVar[bool] = False
 
     home: str
     kept: tuple[KeptFor, ...]
@@ -229,6 +237,8 @@ class KeptRows:
 class MirrorRowsKept(Message):
     """`MirrorKept` for events of batches."""
 
+    reliable: ClassVar[bool] = False
+
     home: str
     kept: tuple[KeptRows, ...]
 
@@ -236,6 +246,8 @@ class MirrorRowsKept(Message):
 @dataclass(frozen=True, slots=True)
 class MirrorRowsSafe(Message):
     """`MirrorSafe` for events of batches."""
+
+    reliable: ClassVar[bool] = False
 
     home: str
     kept: tuple[KeptRows, ...]
