@@ -24,7 +24,7 @@ from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
-from peersub.runtime.turns import LoopMonitor, Turns
+from peersub.runtime.turns import REST_SHARE, SLICE_S, LoopMonitor, Turns
 from peersub.wire import FrameDecoder, encode, sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
@@ -361,6 +361,9 @@ async def test_what_cannot_be_read_ends_a_connection_after_all_before_it(monkeyp
     assert handler.groups == [[0], [1], [2], [3], [4]]
 
 
+PART_S = 0.6 * SLICE_S
+
+
 @on_loop
 async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
     loop = asyncio.get_running_loop()
@@ -377,7 +380,7 @@ async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
     done = []
 
     def part():
-        clock[0] += 0.000_2
+        clock[0] += PART_S
         done.append(clock[0])
         return len(done) % 4 > 0
 
@@ -387,10 +390,11 @@ async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
     turns.give_way()
     turns.ask(part)
     await until(lambda: len(done) == 8)
-    assert [round(rest, 6) for rest in rests] == [0.001_6], "two parts are a slice"
+    assert rests == [pytest.approx(REST_SHARE * 2 * PART_S)], "two parts are a slice"
     turns.ask(part)
     await until(lambda: len(done) == 12)
-    assert [round(rest, 6) for rest in rests] == [0.001_6] * 3, "also what comes in the meantime"
+    assert len(rests) == 3, "also what comes in the meantime rests"
+    assert rests[1:] == [pytest.approx(REST_SHARE * 2 * PART_S)] * 2
     clock[0] += 1.0
     turns.ask(part)
     await until(lambda: len(done) == 16)
