@@ -1,6 +1,7 @@
 """The benchmark of subscribing, small: its workload, its judgement, and one run."""
 
 import asyncio
+from io import StringIO
 from random import Random
 
 import pytest
@@ -39,10 +40,11 @@ def shown(points):
     """What the command prints on a terminal of 100 columns."""
     result = SubscribeResult(16, 10, points)
     trial = Trial("16 nodes, 10 clients", 1, lambda say: None)
-    console = Console(width=100, record=True, quiet=True)
+    printed = StringIO()
+    console = Console(width=100, file=printed)
     for part in _show_subscribing([Finished(trial, result)]):
         console.print(part, soft_wrap=isinstance(part, str))
-    return console.export_text()
+    return printed.getvalue()
 
 
 def test_the_tables_fit_a_terminal_and_say_nothing_of_what_was_not_compared():
