@@ -27,7 +27,8 @@ SLICE_S: Final = 0.000_15
 REST_SHARE: Final = 4.0
 """How long to rest after a slice while events pass, of the time that it took, and of the time by
 which it came too late."""
-REST_S_MAX: Final = 0.05
+REST_S_MAX: Final = 0.01
+"""No rest is longer: on a busy machine nobody is in time, and work must still get on."""
 TICK_S: Final = 0.001
 """No later than so counts as in time: clocks of loops have such steps."""
 CALM_S: Final = 0.1
