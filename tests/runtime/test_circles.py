@@ -58,14 +58,14 @@ def without_collector():
         gc.enable()
 
 
-def living() -> Counter[str]:
+def count_living() -> Counter[str]:
     return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in KINDS)
 
 
 async def freed(before: Counter[str]) -> None:
     """All that was made since `before` is gone after some turns of the loop."""
     for _ in range(TURNS):
-        left = living() - before
+        left = count_living() - before
         if left <= LOOKED_AT:
             return
         await asyncio.sleep(0.01)
@@ -125,7 +125,7 @@ async def test_clients_that_go_are_freed_with_their_subscriptions_and_what_waits
         await use(node)
         with without_collector():
             await until(lambda: not gate.status()["clients"])
-            before = living()
+            before = count_living()
             for _ in range(TIMES):
                 await use(node)
             await freed(before)
@@ -143,7 +143,7 @@ async def say(node, content: bytes) -> None:
 async def test_callers_that_are_refused_are_freed(tmp_path):
     async with serving(tmp_path) as (node, _):
         with without_collector():
-            before = living()
+            before = count_living()
             for content in (encode(ClientHello((99, 0))), bytes(64), encode(StatusWanted(1))):
                 for _ in range(TIMES):
                     await say(node, content)
@@ -165,7 +165,7 @@ async def test_clients_with_tls_and_those_who_do_not_agree_on_it_are_freed(tmp_p
     tls = client_context(network.client)
     async with serving(tmp_path / "data", network.node) as (node, _):
         with without_collector():
-            before = living()
+            before = count_living()
             for _ in range(TIMES):
                 await use_with_tls(node, tls)
                 await say(node, bytes(64))
@@ -182,7 +182,7 @@ async def link(node, incarnation: int) -> None:
 async def test_links_that_end_are_freed_and_attempts_to_make_them_again_are(tmp_path):
     async with serving(tmp_path) as (node, _):
         with without_collector():
-            before = living()
+            before = count_living()
             for incarnation in range(TIMES):
                 await link(node, incarnation)
             await freed(before)
@@ -193,9 +193,9 @@ async def test_links_that_end_are_freed_and_attempts_to_make_them_again_are(tmp_
 async def test_both_ends_of_a_link_between_two_nodes_are_freed(tmp_path):
     async with serving(tmp_path / "first") as (first, _):
         with without_collector():
-            before = living()["Connection"]
+            before = count_living()["Connection"]
             for _ in range(TIMES):
                 second, _ = served_node(NodeSettings(listen="127.0.0.1:0", join=(first.name,)))
                 await second.start()
                 await second.stop()
-            await until(lambda: living()["Connection"] <= before + TIMES)
+            await until(lambda: count_living()["Connection"] <= before + TIMES)

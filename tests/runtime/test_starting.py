@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from peersub.bench.resilience.cluster import free_addresses
 from peersub.runtime import driver
+from peersub.runtime.addresses import is_own_address
 from peersub.runtime.live_node import LiveNode, StartError
 from peersub.runtime.logs import NodeLog
 from peersub.runtime.settings import NodeSettings
@@ -44,11 +46,17 @@ async def stop_all(nodes: list[LiveNode]) -> None:
         await each.stop(leave=False)
 
 
+def alias(address: str) -> str:
+    """Another address of the same node."""
+    return address.replace("127.0.0.1", "localhost")
+
+
+@pytest.mark.parametrize("named", [str, alias], ids=["names", "other-addresses"])
 @pytest.mark.parametrize("overlay", ["chord", "flood"])
-def test_three_nodes_with_one_list_start_at_once(overlay: str) -> None:
+def test_three_nodes_with_one_list_start_at_once(overlay: str, named: Callable[[str], str]) -> None:
     async def run() -> None:
         addresses = free_addresses(3)
-        nodes = [node(each, addresses, overlay) for each in addresses]
+        nodes = [node(each, [*map(named, addresses)], overlay) for each in addresses]
         try:
             await asyncio.gather(*(each.start() for each in nodes))
             await until_one(nodes)
@@ -218,25 +226,6 @@ def test_a_node_that_names_itself_in_other_words_begins_alone() -> None:
     asyncio.run(run())
 
 
-def alias(address: str) -> str:
-    """Another address of the same node."""
-    return address.replace("127.0.0.1", "localhost")
-
-
-@pytest.mark.parametrize("overlay", ["chord", "flood"])
-def test_nodes_that_are_named_by_other_addresses_start_at_once(overlay: str) -> None:
-    async def run() -> None:
-        addresses = free_addresses(3)
-        nodes = [node(each, [*map(alias, addresses)], overlay) for each in addresses]
-        try:
-            await asyncio.gather(*(each.start() for each in nodes))
-            await until_one(nodes)
-        finally:
-            await stop_all(nodes)
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize(
     "overlay", ["chord", "flood", "tree", "containment", "similarity", "dag", "reach"]
 )
@@ -255,3 +244,19 @@ def test_one_joins_by_another_address_of_the_first_which_is_not_there_yet(overla
             await stop_all([joining, beginning])
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("address", "listen", "is_own"),
+    [
+        ("localhost:1", "127.0.0.1:1", True),
+        ("localhost:1", "0.0.0.0:1", True),
+        ("localhost:2", "127.0.0.1:1", False),
+        ("127.0.0.2:1", "127.0.0.1:1", False),
+        ("192.0.2.9:1", "0.0.0.0:1", False),
+        ("no address", "127.0.0.1:1", False),
+        ("x" * 300 + ":1", "127.0.0.1:1", False),
+    ],
+)
+def test_which_addresses_are_the_nodes_own(address: str, listen: str, is_own: bool) -> None:
+    assert asyncio.run(is_own_address(address, listen)) == is_own

@@ -355,7 +355,7 @@ def test_who_crashes_while_it_stands_still_is_gone():
 # --- turns -------------------------------------------------------------------------------------
 
 
-def arriving(simulation, *messages, run_ms=10_000):
+def receive(simulation, *messages, run_ms=10_000):
     """What a receiver takes of these, in its order."""
     simulation.carry_out("a", [Send(PeerId("b"), messages)])
     simulation.run_for(run_ms)
@@ -367,16 +367,16 @@ def test_events_overtake_filters_and_all_else_waits_behind_them():
         MESSAGES[name] for name in ("filter-update", "notify", "filter-confirmed")
     )
     told = (later, rows, later, event, rows)
-    assert arriving(linked("a", "b"), *told) == list(told)
+    assert receive(linked("a", "b"), *told) == list(told)
     simulation = linked("a", "b", turn_ms=50)
-    assert arriving(simulation, *told) == [later, event, rows, later, rows]
+    assert receive(simulation, *told) == [later, event, rows, later, rows]
     assert simulation.in_flight == 0
 
 
 def test_a_connection_that_closes_takes_along_what_has_not_had_its_turn():
     rows, event = MESSAGES["filter-update"], MESSAGES["notify"]
     simulation = linked("a", "b", turn_ms=10_000, seed=3)
-    assert event in arriving(simulation, *(rows for _ in range(200)), event, run_ms=10)
+    assert event in receive(simulation, *(rows for _ in range(200)), event, run_ms=10)
     simulation.crash(["a"])
     simulation.run_until_idle(100_000)
     taken = toy(simulation, "b").causes(Received)

@@ -11,6 +11,8 @@ from ipaddress import ip_address
 __all__ = ["is_anywhere", "is_own_address", "join_address", "split_address", "words_of"]
 
 PORT_MAX = 65_535
+LOOK_UP_S = 1.0
+"""A node that starts does not wait longer to know which names are its own."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -48,20 +50,26 @@ def is_anywhere(host: str) -> bool:
 
 async def is_own_address(address: str, listen: str) -> bool:
     """Whether whoever dials the address reaches the node that listens there, and nobody else."""
-    (host, port), (own_host, own_port) = split_address(address), split_address(listen)
+    own_host, own_port = split_address(listen)
+    try:
+        host, port = split_address(address)
+    except ValueError:
+        return False  # Whoever dials it says what is wrong with it.
     if port != own_port:
         return False
-    hosts, own_hosts = await _look_up(host), await _look_up(own_host)
+    hosts, own_hosts = await asyncio.gather(_look_up(host), _look_up(own_host))
     if is_anywhere(own_host):
         return bool(hosts) and all(map(_is_of_this_machine, hosts))
     return bool(hosts) and hosts <= own_hosts
 
 
 async def _look_up(host: str) -> set[str]:
-    """The host's numeric addresses; none if nobody knows it."""
+    """The host's numeric addresses; none if nobody knows it, or not soon."""
+    loop = asyncio.get_running_loop()
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
+        async with asyncio.timeout(LOOK_UP_S):
+            found = await loop.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
         return set()
     return {str(address[0]) for *_, address in found}
 

@@ -311,7 +311,8 @@ class Driver:
 
     def on_name_found(self, address: str, name: str) -> None:
         """The node at an address that was dialled has this name; there is no link yet."""
-        self._outside.on_name_found(address, name)
+        if not self._is_ended:
+            self._outside.on_name_found(address, name)
 
     def on_link_lost(self, node: str, reason: str) -> None:
         """It is gone."""
