@@ -8,17 +8,12 @@ import pytest
 from overlays.routing.wishes import any_wish, wish
 from peersub.filters import relations
 from peersub.filters.filter import Filter
+from peersub.overlays.core.identity import PeerId
 from peersub.overlays.routing import covering_order
+from peersub.overlays.routing.combination import Pool
 from peersub.overlays.routing.covering_order import CoveringOrder, Entering
-
-
-class Holder:
-    def __init__(self, order):
-        self.held = {}
-        order.add_user(self)
-
-    def digests(self):
-        return self.held
+from peersub.overlays.routing.messages import Entry
+from peersub.overlays.routing.rows import NO_ROWS
 
 
 def is_above(general, specific):
@@ -32,13 +27,11 @@ def is_above(general, specific):
 def test_the_order_is_covering(seed, make):
     random = Random(seed)
     order = CoveringOrder()
-    holder = Holder(order)
     filters = {}
     for _ in range(40):
         wanted = make(random)
         filters[wanted.digest] = wanted
-        holder.held[wanted.digest] = None
-        order.node(wanted)
+        order.hold(order.node(wanted))
     for specific in filters.values():
         above = order.node(specific).above
         expected = {d for d, g in filters.items() if g != specific and is_above(g, specific)}
@@ -66,26 +59,48 @@ def test_a_circle_of_unproven_equals_stays_open(monkeypatch):
     assert sum(len(node.above) for node in nodes) == 2
 
 
-def test_what_nobody_holds_is_swept_out(monkeypatch):
+def test_what_nobody_holds_is_taken_out_a_little_at_a_time(monkeypatch):
     monkeypatch.setattr(covering_order, "IDLE_MAX", 16)
     order = CoveringOrder()
-    holder, gone = Holder(order), Holder(order)
-    wide = Filter("a > 0")
-    holder.held[wide.digest] = None
-    order.node(wide)
+    wide = order.node(Filter("a > 0"))
+    order.hold(wide)
+    gone = []
     for number in range(200):
-        wanted = Filter(f"a > {number + 1}")
-        gone.held[wanted.digest] = None
-        order.node(wanted)
-    assert len(order) == 201
-    del gone
-    gc.collect()
-    for number in range(500):
+        gone.append(order.node(Filter(f"a > {number + 1}")))
+        order.hold(gone[-1])
+    for number in range(20):
         order.node(Filter(f"a > {number + 1000}"))
+    assert len(order) == 221, "few are idle"
+    for node in gone:
+        before = len(order)
+        order.let_go(node)
+        order.take_out_idle()
+        assert before - len(order) <= covering_order.TAKEN_OUT_AT_ONCE
+    assert len(order) <= 1 + 17, "also where nothing comes any more"
+    for number in range(500):
+        order.node(Filter(f"a > {number + 2000}"))
     assert len(order) < 100
-    below = order.node(wide).below
-    assert all(digest in below for digest in (Filter("a > 1499").digest,))
-    assert Filter("a > 5").digest not in below
+    assert Filter("a > 2499").digest in wide.below
+    assert Filter("a > 5").digest not in wide.below
+
+
+def test_a_pool_that_is_gone_holds_nothing(monkeypatch):
+    monkeypatch.setattr(covering_order, "IDLE_MAX", 16)
+    order, peer = CoveringOrder(), PeerId("a", 1)
+    pools = [Pool(order, None) for _ in range(2)]
+    for pool in pools:
+        rows = NO_ROWS.changed([Entry("", Filter(f"a > {n}")) for n in range(100)], [])
+        pool.replace(peer, NO_ROWS, rows)
+        pool.work(None)
+    del pool, pools[0]
+    gc.collect()
+    order.take_out_idle()
+    assert len(order) == 100, "the other one needs them"
+    pools.clear()
+    gc.collect()
+    for number in range(200):
+        order.node(Filter(f"b > {number}"))
+    assert not any(wanted.filter.text.startswith("a") for wanted in order._index)
 
 
 @pytest.mark.parametrize("upwards", [True, False])
@@ -100,11 +115,10 @@ def test_filters_that_all_cover_each_other_take_little_time_and_room(monkeypatch
 
     monkeypatch.setattr(covering_order.OrderNode, "proof", counted)
     order = CoveringOrder()
-    holder = Holder(order)
     for number in range(1_500):
         before, wanted = asked, Filter(f"price > {number if upwards else -number}")
-        holder.held[wanted.digest] = None
         node = order.node(wanted)
+        order.hold(node)
         assert asked - before <= 2 * covering_order.COMPARED_MAX
         assert not number or node.above or node.below
     nodes = list(order._index)

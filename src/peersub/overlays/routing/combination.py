@@ -22,8 +22,9 @@ Law: the result is that of a combination which was given the present tables only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from weakref import finalize
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
@@ -42,7 +43,7 @@ Source: TypeAlias = PeerId | None
 VIEWS_MAX: Final = 64
 """Sets of served edges for which rows are kept: more than a peer has publishers. Beyond, the oldest
 goes: most likely its publisher is gone."""
-LOG_MAX: Final = 1_024
+LOG_MAX: Final = 128
 """Changed rows that a view may lag behind; then it follows, or goes if nobody asks for it."""
 FOLDS_MAX: Final = 4_096
 """Prefixes of served edges for which a fold is kept."""
@@ -50,6 +51,9 @@ FOLDS_MAX: Final = 4_096
 
 class Combined(Protocol):
     """The rows for events of any choice of sources."""
+
+    follows_changes: bool
+    """Whether it looks at the rows that change only, not at whole tables."""
 
     @property
     def is_complete(self) -> bool:
@@ -93,11 +97,16 @@ class Combination:
         self.begin(source, new)
         self.work(None)
 
-    def begin(self, source: Source, new: Rows) -> None:
-        """The same, but for the work with the rows that change: `work` does it, in parts."""
-        old = self._sources.get(source, NO_ROWS)
+    def begin(self, source: Source, new: Rows, rows_max: int | None = None) -> bool:
+        """The same, but for the work with the rows that change: `work` does it, in parts.
+
+        With `rows_max` as far as so many changed rows, or a few more; whether that is all.
+        """
+        old, wanted = self._sources.get(source, NO_ROWS), new
         if new is old:
-            return
+            return True
+        if rows_max is not None and self._combined.follows_changes:
+            new = old.towards(wanted, rows_max)
         if new is NO_ROWS:
             del self._sources[source]
         else:
@@ -105,6 +114,7 @@ class Combination:
         self._combined.replace(source, old, new)
         if new.control != old.control:
             self._control.replace(source, new.control or None)
+        return new is wanted
 
     @property
     def is_complete(self) -> bool:
@@ -133,9 +143,9 @@ class Combination:
 # --- choosing among rows -----------------------------------------------------------------------
 
 
-PENDING_ASKED_MAX: Final = 256
+PENDING_ASKED_MAX: Final = 16
 """Rows of a source that are not taken in yet, up to which each is asked about an event; a source
-with more wants everything for that while."""
+with more wants everything for that while: asking more takes longer than sending the event."""
 
 
 STEPS_PER_ROW: Final = 128
@@ -180,6 +190,8 @@ class Pool:
         reach: the arithmetic of reaches, if rows say where their owners are.
     """
 
+    follows_changes = True
+
     def __init__(self, order: CoveringOrder | None, reach: Reach | None) -> None:
         self._order = order
         self._reach = reach
@@ -200,11 +212,8 @@ class Pool:
         self._asked: tuple[Publication, int] | None = None
         """The event that was last asked about, and the sources that want it."""
         if order is not None:
-            order.add_user(self)
-
-    def digests(self) -> Iterator[bytes]:
-        """The filters that the covering order must keep."""
-        return (digest for _, digest in self._cells)
+            # Peers of a simulation share the order, and come and go.
+            finalize(self, _let_go, order, self._cells).atexit = False
 
     @property
     def is_complete(self) -> bool:
@@ -290,6 +299,9 @@ class Pool:
             if not cell.holders:
                 del self._cells[key]
                 self._named -= bool(key[0])
+                if self._order is not None and cell.order is not None:
+                    self._order.let_go(cell.order)
+                    self._order.take_out_idle()
             return cell
         if cell is None:
             cell = self._cells[key] = _Cell(entry)
@@ -298,6 +310,7 @@ class Pool:
                 cell.reaches = {}
             if self._order is not None:
                 cell.order = self._order.node(entry.filter)
+                self._order.hold(cell.order)
         cell.holders |= bit
         if self._reach is not None:
             cell.reaches[bit] = entry.reach
@@ -424,6 +437,13 @@ class Pool:
         return Entry(cell.entry.name, cell.entry.filter, own)
 
 
+def _let_go(order: CoveringOrder, cells: Mapping[EntryKey, _Cell]) -> None:
+    """A pool is gone."""
+    for cell in cells.values():
+        if cell.order is not None:
+            order.let_go(cell.order)
+
+
 def _united_reach(cell: _Cell, mask: int, scope: Scope, reach: Reach) -> Scope | None:
     """Where, within the scope, the owners are that the chosen sources know of."""
     parts = [reach.clipped(known, scope) for bit, known in cell.reaches.items() if bit & mask]
@@ -488,6 +508,7 @@ class Fold(Generic[T]):
 class FoldedRows:
     """Rows for events under a strategy that makes new rows out of those of two tables."""
 
+    follows_changes = False
     __slots__ = ("_fold",)
 
     def __init__(self, join: Callable[[Rows | None, Rows | None], Rows]) -> None:

@@ -18,22 +18,23 @@ Invariants:
   put in, nor a thousand of them (`price > 1`, `price > 2`, ...) a million places;
 * a filter is put in bit by bit, if need be (`Entering`), since proofs about unions take long; what
   came or went meanwhile does not count as compared;
-* nodes that no living user holds are swept out when they are more than the others: a few with each
-  filter that comes, since thousands at once would hold up everything else.
+* users hold nodes, and let go of them. Those that nobody holds are taken out, longest idle first,
+  when they are more than the others: a few with each filter that comes or goes, since thousands at
+  once would hold up everything else.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
-from typing import Final, Protocol
-from weakref import ref
+from typing import Final
 
 from peersub.filters.covering_index import CoveringIndex, Subject, Summary
 from peersub.filters.filter import Filter, Matchable
 from peersub.filters.relations import Allowance, Proof
 
-__all__ = ["CoveringOrder", "Entering", "OrderNode", "OrderUser"]
+__all__ = ["CoveringOrder", "Entering", "OrderNode"]
 
 ENTERING_STEPS_MAX: Final = 8_192
 """Steps of covering proofs for one filter that is put in. Whatever is not compared then counts as
@@ -48,19 +49,21 @@ BELOW_MAX: Final = 1_024
 """Filters below one that are known: so many rows are judged again when it comes or goes."""
 EQUIVALENTS_MAX: Final = 128
 """Filters that are looked at to see that no circle is closed; beyond, none is put below."""
-SWEPT_AT_ONCE: Final = 2
-"""Filters that are taken out when one is put in."""
+TAKEN_OUT_AT_ONCE: Final = 2
+"""Idle filters that are taken out when one is put in, or let go of."""
 IDLE_MAX: Final = 1_024
-"""Filters that nobody holds any more, beyond as many as are held, before they are swept out."""
+"""Filters that nobody holds, beyond as many as are held, before they are taken out."""
 
 
 class OrderNode(Summary):
     """A filter's place in the order."""
 
-    __slots__ = ("above", "below", "is_exact")
+    __slots__ = ("above", "below", "holders", "is_exact")
 
     def __init__(self, wanted: Filter) -> None:
         super().__init__(wanted)
+        self.holders = 0
+        """How often it is held."""
         self.above: dict[bytes, OrderNode] = {}
         self.below: dict[bytes, OrderNode] = {}
         # Between single conjunctions without text tests covering is inclusion, hence transitive.
@@ -79,14 +82,6 @@ class OrderNode(Summary):
         return len(self.below) < BELOW_MAX
 
 
-class OrderUser(Protocol):
-    """Who holds filters of an order."""
-
-    def digests(self) -> Iterable[bytes]:
-        """The filters held now."""
-        ...
-
-
 class CoveringOrder:
     """The order among the filters of all users.
 
@@ -98,18 +93,23 @@ class CoveringOrder:
 
     def __init__(self) -> None:
         self._index: CoveringIndex[OrderNode] = CoveringIndex()
-        self._users: list[ref[OrderUser]] = []
-        self._idle: dict[bytes, OrderNode] = {}
-        """What nobody held when it was last looked, and is to be taken out."""
+        self._idle: OrderedDict[bytes, OrderNode] = OrderedDict()
+        """What nobody holds, longest idle first."""
         self._inexact = 0
-        self._sweep_at = IDLE_MAX
 
     def __len__(self) -> int:
         return len(self._index)
 
-    def add_user(self, user: OrderUser) -> None:
-        """What the user holds stays as long as the user does."""
-        self._users.append(ref(user))
+    def hold(self, node: OrderNode) -> None:
+        """The node stays until `let_go` was called as often."""
+        node.holders += 1
+        self._idle.pop(node.digest, None)
+
+    def let_go(self, node: OrderNode) -> None:
+        """The caller does not need the node any more."""
+        node.holders -= 1
+        if not node.holders:
+            self._idle[node.digest] = node
 
     def node(self, wanted: Filter) -> OrderNode:
         """The place of a filter, which is put in if it is not there."""
@@ -121,8 +121,8 @@ class CoveringOrder:
     def known(self, wanted: Filter) -> OrderNode | None:
         """The place of a filter that is there."""
         known = self._index.nodes.get(wanted.digest)
-        if known is not None:
-            self._idle.pop(known.digest, None)
+        if known is not None and not known.holders:
+            self._idle.move_to_end(known.digest)
         return known
 
     def _entered(self, wanted: Filter) -> Generator[int, None, OrderNode]:
@@ -130,10 +130,7 @@ class CoveringOrder:
         known = self.known(wanted)
         if known is not None:
             return known
-        for _ in range(min(len(self._idle), SWEPT_AT_ONCE)):
-            self._take_out(self._idle.popitem()[1])
-        if len(self._index) >= self._sweep_at:
-            self._sweep()
+        self.take_out_idle()
         node = OrderNode(wanted)
         fixed_steps = BOX_STEPS * len(node.boxes)
         yield fixed_steps
@@ -172,25 +169,24 @@ class CoveringOrder:
             specific.above[node.digest] = node
             node.below[specific.digest] = specific
         self._index.add(node)
+        self._idle[node.digest] = node
 
     def matching(self, event: Matchable) -> Iterator[OrderNode]:
         """The filters that match the event, also those that nobody holds any more."""
         return self._index.matching(Subject(event))
 
-    def _sweep(self) -> None:
-        """Find what no living user holds: it is taken out bit by bit."""
-        held: dict[bytes, None] = {}
-        living = []
-        for user in self._users:
-            alive = user()
-            if alive is not None:
-                living.append(user)
-                held.update(dict.fromkeys(alive.digests()))
-        self._users = living
-        self._idle = {node.digest: node for node in self._index if node.digest not in held}
-        self._sweep_at = 2 * (len(self._index) - len(self._idle)) + IDLE_MAX
+    def take_out_idle(self) -> None:
+        """Take some of those out that nobody holds, longest idle first, if they are many.
+
+        To be called by whoever lets go of filters one by one: else they would stay for ever where
+        none comes.
+        """
+        if 2 * len(self._idle) > len(self._index) + IDLE_MAX:
+            for _ in range(TAKEN_OUT_AT_ONCE):
+                self._take_out(next(iter(self._idle.values())))
 
     def _take_out(self, node: OrderNode) -> None:
+        del self._idle[node.digest]
         self._index.discard(node)
         self._inexact -= not node.is_exact
         for general in node.above.values():

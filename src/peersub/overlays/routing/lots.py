@@ -5,7 +5,7 @@ Changes are worked out in lots. What comes meanwhile belongs to the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from itertools import takewhile
 
 from peersub.overlays.core.identity import PeerId
@@ -47,10 +47,14 @@ class Lots:
         self._arrived.pop(peer, None)
         self._taken_arrived.pop(peer, None)
 
-    def take(self, is_in: Callable[[str], bool] | None = None) -> None:
-        """All updates are in the present lot, and all names, or the first of which that holds."""
-        self._taken_arrived.update(self._arrived)
-        self._arrived = {}
+    def take(
+        self, is_in: Callable[[str], bool] | None = None, behind: Container[PeerId | None] = ()
+    ) -> None:
+        """All is in the present lot; of the names only the first of which `is_in` holds, and no
+        update of peers that are behind: some of their rows belong to the next.
+        """
+        for peer in [peer for peer in self._arrived if peer not in behind]:
+            self._taken_arrived[peer] = self._arrived.pop(peer)
         for name in tuple(self._names if is_in is None else takewhile(is_in, self._names)):
             del self._names[name]
             self._taken_names[name] = None

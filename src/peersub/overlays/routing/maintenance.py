@@ -367,13 +367,14 @@ class FilterMaintenance:
         combination = self._current_combination()
         if self._changed and combination.is_complete:
             changed, self._changed = self._changed, {}
+            rows_max = self.settings.rows_per_lot
             for source in changed:
-                rows = self._rows_of(source, self.settings.rows_per_lot)
-                combination.begin(source, rows)
+                if not combination.begin(source, self._rows_of(source, rows_max), rows_max):
+                    self._changed[source] = None
             self._replaced.update(changed)
             if self._local.is_behind:
                 self._changed[None] = None
-            self._lots.take(self._local.is_worked_out)
+            self._lots.take(self._local.is_worked_out, self._changed)
         return combination
 
     def _work(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from peersub.filters.boxes import Box, box_of
 from peersub.filters.domains import Domain
 from peersub.filters.filter import Filter
-from peersub.overlays.routing.covering_order import CoveringOrder
+from peersub.overlays.routing.covering_order import CoveringOrder, OrderNode
 
 __all__ = ["PerfectMerging", "fused"]
 
@@ -66,17 +66,16 @@ class PerfectMerging:
         self._order = order
         self._numbers: dict[tuple[Any, Any], int] = {}
         self._keys: dict[bytes, tuple[_Key, ...]] = {}
-        order.add_user(self)
-
-    def digests(self) -> Iterable[bytes]:
-        """The filters that the covering order must keep."""
-        return self._keys
+        self._held: dict[bytes, OrderNode] = {}
 
     def merged(self, known: Sequence[Filter], more: Iterable[Filter]) -> list[Filter]:
         """A merged table with further rows, merged again; sorted by digest."""
         if len(self._keys) + len(known) > FILTERS_MAX:
             self._keys.clear()
             self._numbers.clear()
+            for node in self._held.values():
+                self._order.let_go(node)
+            self._held.clear()
         table = _Table(self, known)
         singles = {one.digest: one for wanted in more for one in _singles(wanted)}
         for digest in sorted(singles):
@@ -102,11 +101,18 @@ class PerfectMerging:
 
     def coverers(self, row: Filter) -> Iterable[bytes]:
         """The filters above a row in the covering order."""
-        return self._order.node(row).above
+        return self._node(row).above
 
     def covered(self, row: Filter) -> Iterable[bytes]:
         """The filters below a row in the covering order."""
-        return self._order.node(row).below
+        return self._node(row).below
+
+    def _node(self, row: Filter) -> OrderNode:
+        node = self._held.get(row.digest)
+        if node is None:
+            node = self._held[row.digest] = self._order.node(row)
+            self._order.hold(node)
+        return node
 
 
 class _Table:

@@ -7,7 +7,8 @@ all of them hold, and a change makes a new one.
 A change costs as much as the rows that change, however many there are (`_Version`): the newest
 version of a table has the rows in a dict, which it took over from the version before; an older one
 has what differs in the next. So whoever held the older one learns what has changed without looking
-at all rows. Whoever still asks an old version about its rows pays for a copy.
+at all rows, and may follow in steps (`towards`). Whoever still asks an old version about its rows
+pays for a copy.
 
 Rows for events (`entries`) are sorted by their key, name and digest of the filter, and no two have
 the same key. Rows for control notifications (`control`) are one per reserved name, as intervals of
@@ -16,7 +17,8 @@ keys (`control_filters`), sorted by name. On the wire both are entries.
 The digest is the sum of the hashes of all rows modulo 2^128: it does not depend on an order, and a
 change of a few rows changes it by a few additions.
 
-Law: `old.changed(*old.change_to(new)) == new`.
+Law: `old.changed(*old.change_to(new)) == new`, and `old.towards(new, n)`, asked again from where
+it led, leads to `new`.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ INDEXED_BY_EVENTS: Final = 128
 _FILTER_OF: Final = itemgetter(1)
 """The filter of an entry."""
 LINKED_MIN: Final = 1_024
-"""Changed rows that versions of a table stay linked for, or as many as the table has rows: beyond,
-who still holds an old version keeps a copy of the rows instead of all that changed since."""
+"""Changed rows that versions of a table stay linked for, or as many as the table has, or had, rows.
+Beyond, an old version keeps a copy of the rows instead of all that changed since."""
 _DIGEST_HEX: Final = 2 * DIGEST_BYTES
 
 
@@ -94,24 +96,32 @@ def _control_hash(name: str, intervals: Intervals) -> int:
     return int.from_bytes(content.digest())
 
 
+_Places: TypeAlias = dict[EntryKey, Entry | None]
+"""What keys lead to; None for no row."""
+_Link: TypeAlias = "tuple[_Version | ref[_Version], _Places, _Places]"
+"""The next version, and what the changed keys led to before, and lead to after it."""
+
+
 class _Version:
     """The rows for events of a table, at one time.
 
     It has the rows in a dict, or as a sorted tuple, or both, or neither: then a later version has
-    the dict, and `_later` leads there. A link has what each changed key led to before.
+    the dict, and `_later` leads there. A link has what each changed key led to before, and after.
     """
 
     __slots__ = (
-        *("__weakref__", "_by_key", "_later", "_linked", "_sorted", "_total"),
+        *("__weakref__", "_by_key", "_copied", "_later", "_linked", "_sorted", "_total"),
         *("asked", "count", "index", "unasked", "unindexed"),
     )
 
     def __init__(self, entries: tuple[Entry, ...] | None, total: int | None = None) -> None:
         self._sorted = entries
         self._by_key: dict[EntryKey, Entry] | None = None
-        self._later: tuple[_Version | ref[_Version], dict[EntryKey, Entry | None]] | None = None
+        self._later: _Link | None = None
         self._linked = 0
         """Rows that changed since the dict was last copied."""
+        self._copied = 0
+        """How many rows there were then."""
         self._total = total
         self.count = 0 if entries is None else len(entries)
         self.asked = 0
@@ -152,11 +162,11 @@ class _Version:
 
     def _rebuilt(self) -> dict[EntryKey, Entry]:
         """The rows of an old version: those of a later one, with the changes undone."""
-        undone: list[dict[EntryKey, Entry | None]] = []
+        undone: list[_Places] = []
         version = self
         while version._by_key is None and version._sorted is None:
             assert version._later is not None
-            later, before = version._later
+            later, before, _ = version._later
             assert isinstance(later, _Version), "who has no rows is linked with who has them"
             undone.append(before)
             version = later
@@ -172,8 +182,8 @@ class _Version:
     def changed(self, added: Iterable[Entry], removed: Iterable[EntryKey]) -> _Version:
         """The version after a change; this one if nothing changes."""
         rows = self.by_key()
-        before: dict[EntryKey, Entry | None] = {}
-        after: dict[EntryKey, Entry | None] = {key: None for key in removed if key in rows}
+        before: _Places = {}
+        after: _Places = {key: None for key in removed if key in rows}
         after.update((row_key(entry), entry) for entry in added)
         total = self.total
         for key, entry in after.items():
@@ -185,7 +195,7 @@ class _Version:
         if not before:
             return self
         version = _Version(None, total % _MODULUS)
-        self._hand_over(version, before)
+        self._hand_over(version, before, after)
         mine = version.by_key()
         for key in before:
             entry = after[key]
@@ -197,23 +207,25 @@ class _Version:
         version._index_again(before)
         return version
 
-    def _hand_over(self, version: _Version, before: dict[EntryKey, Entry | None]) -> None:
+    def _hand_over(self, version: _Version, before: _Places, after: _Places) -> None:
         """Give the next version the dict; or a copy, if another has it or links are many."""
         # No links from no rows: everything that begins there would stay as long as NO_ROWS does.
         if self._later is not None or not self.count:
             version._by_key = dict(self.by_key())
+            version._copied = self.count
             return
         version.index, self.index = self.index, None
         version.asked, version.unasked = self.asked, self.unasked
         version.unindexed, self.unindexed = self.unindexed, {}
         linked = self._linked + len(before)
-        if linked > max(LINKED_MIN, self.count):
+        if linked > max(LINKED_MIN, self.count, self._copied):
             version._by_key = dict(self.by_key())
-            self._later = ref(version), before
+            version._copied = self.count
+            self._later = ref(version), before, after
         else:
             version._by_key, self._by_key = self._by_key, None
-            version._linked = linked
-            self._later = version, before
+            version._linked, version._copied = linked, self._copied
+            self._later = version, before, after
 
     def _index_again(self, before: Collection[EntryKey]) -> None:
         """Let the index follow the change, unless nobody asks it."""
@@ -249,35 +261,46 @@ class _Version:
 
     def change_to(self, new: _Version) -> tuple[list[Entry], list[EntryKey]]:
         """What to add and to remove, sorted by key."""
-        if self is new:
-            return [], []
-        before = self._before(new)
-        if before is None:
+        links = self._links_to(new)
+        if links is None:
             return _difference(self.entries, new.entries)
-        rows = new.by_key()
+        before: _Places = {}
+        after: _Places = {}
+        for _, known, changed in links:
+            for key, entry in known.items():
+                before.setdefault(key, entry)
+                after[key] = changed[key]
         added: list[Entry] = []
         removed: list[EntryKey] = []
         for key in sorted(before):
-            entry, known = rows.get(key), before[key]
+            entry, was = after[key], before[key]
             if entry is None:
-                if known is not None:
+                if was is not None:
                     removed.append(key)
-            elif known is None or known.reach != entry.reach:
+            elif was is None or was.reach != entry.reach:
                 added.append(entry)
         return added, removed
 
-    def _before(self, new: _Version) -> dict[EntryKey, Entry | None] | None:
-        """What the keys that changed up to a later version led to; None if no links lead there."""
-        before: dict[EntryKey, Entry | None] = {}
+    def towards(self, new: _Version, rows_max: int) -> _Version:
+        """The first version after so many changed rows, if it comes before the new one."""
+        changed = 0
+        for later, before, _ in self._links_to(new) or ():
+            changed += len(before)
+            if changed >= rows_max and isinstance(later, _Version):
+                return later
+        return new
+
+    def _links_to(self, new: _Version) -> list[_Link] | None:
+        """The links that lead to a later version; None if none do."""
+        links: list[_Link] = []
         version: _Version | None = self
         while version is not new:
             if version is None or version._later is None:
                 return None
-            later, changed = version._later
-            for key, entry in changed.items():
-                before.setdefault(key, entry)
+            links.append(version._later)
+            later = version._later[0]
             version = later() if isinstance(later, ref) else later
-        return before
+        return links
 
 
 def _index_name(key: EntryKey) -> str:
@@ -441,6 +464,11 @@ class Rows:
     def entry_change_to(self, new: Rows) -> tuple[list[Entry], list[EntryKey]]:
         """`change_to` for the rows for events alone."""
         return self._version.change_to(new._version)
+
+    def towards(self, new: Rows, rows_max: int) -> Rows:
+        """The new rows, or those after so many changed rows, or a few more, on the way to them."""
+        version = self._version.towards(new._version, rows_max)
+        return new if version is new._version else Rows._of_version(version, new.control)
 
 
 NO_ROWS: Final = Rows()
