@@ -42,8 +42,8 @@ JUDGED_NODES_MAX: Final = 4
 """Nodes up to which latency is judged: more processes than that wait for the processors anyway."""
 LARGE: Final = 1_000_000
 """Distinct filters for which the need is extrapolated."""
-GONE_S: Final = 120.0
-"""How long the rows of clients that are gone may last."""
+WITHOUT_PROGRESS_S: Final = 60.0
+"""How long no row of clients that are gone may go, while some are left."""
 CONTROL_ROWS: Final = 8
 """Rows of a table that may have come with the ring itself meanwhile."""
 
@@ -297,8 +297,12 @@ class _Trial:
         cpu_s = sum(each.cpu_s for each in self._figures())
         begun_ms = now_ms()
         first = self.published
-        async with asyncio.timeout(GONE_S):
-            while await self._rows_left() > rows + CONTROL_ROWS:
+        fewest = sys.maxsize
+        async with asyncio.timeout(WITHOUT_PROGRESS_S) as waiting:
+            while (left := await self._rows_left()) > rows + CONTROL_ROWS:
+                if left < fewest:
+                    fewest = left
+                    waiting.reschedule(asyncio.get_running_loop().time() + WITHOUT_PROGRESS_S)
                 await self._publish(PUBLISH_S)
         point.ended_s = (now_ms() - begun_ms) / 1_000
         used_s = sum(each.cpu_s for each in self._figures()) - cpu_s
