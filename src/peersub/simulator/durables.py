@@ -29,7 +29,6 @@ from peersub.overlays.core.mirror_facts import (
     MirrorFact,
     StoreMarked,
 )
-from peersub.overlays.core.mirror_names import is_mirrors
 from peersub.overlays.core.mirror_tasks import (
     CheckHeld,
     ForgetDropped,
@@ -53,8 +52,6 @@ from peersub.overlays.core.records import (
     DurableSubscriptionStored,
     EventStored,
     Record,
-    SubscriptionRemoved,
-    SubscriptionStored,
 )
 from peersub.overlays.core.store_marks import LIVES_MAX, Life
 from peersub.simulator.hosts import Host
@@ -336,15 +333,16 @@ class Durables:
     def _mark_later(self, host: Host) -> None:
         self._simulation.later(host, self._answer, (host, host.incarnation, self._mark(host)))
 
-    @staticmethod
-    def records(entries: Sequence[Any]) -> tuple[Record, ...]:
-        """Of the entries on a disk, those that are the overlay's."""
-        own = (SubscriptionStored, DurableSubscriptionStored, SubscriptionRemoved)
-        return tuple(
-            each
-            for each in entries
-            if isinstance(each, Record)
-            and not (isinstance(each, own) and is_mirrors(each.subscription))
+    def records(self, host: Host, entries: Sequence[Any]) -> tuple[Record, ...]:
+        """Of the entries on a disk, those that are the overlay's.
+
+        A durable subscription is one row of a store: the overlay and mirrors know it, or neither.
+        """
+        own = [each for each in entries if isinstance(each, Record)]
+        durables = self._disks[host.name].durables.items()
+        return (
+            *(each for each in own if not isinstance(each, DurableSubscriptionStored)),
+            *(DurableSubscriptionStored(name, wanted) for name, wanted in durables),
         )
 
     def restored(self, host: Host) -> None:

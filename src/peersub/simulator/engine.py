@@ -289,7 +289,7 @@ class Simulation:
             durables.begin(host, records, is_lost=disk is DiskFate.LOST)
             if disk is not DiskFate.KEPT:
                 durables.lost(host, before)
-            records = durables.records(records)
+            records = durables.records(host, records)
         if disk is not DiskFate.LOST:
             self._tell(host, Restored(records))
         if durables is not None:
