@@ -34,6 +34,7 @@ MENDED = {
     MIRRORS_FROM + 4_200_022: "a node is told to leave before it could join, across a split",
     MIRRORS_FROM + 5_000_255: "former helpers watch for a home that is suspended",
     MIRRORS_FROM + 5_000_524: "reserves watch for a home that is suspended",
+    MIRRORS_FROM + 6_600_002: "all who know of a subscription die at once, and nobody watches",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

@@ -259,6 +259,54 @@ def test_reserves_have_replayed_what_nobody_watched_for():
     assert all(since_ms >= SETTINGS.lost_ms for _, since_ms in world.replays)
 
 
+def knowing(world: MirrorWorld) -> list[str]:
+    """The nodes that know of a durable subscription of h."""
+    return ["h", *(node for node, disk in world.disks.items() if ("h", "s") in disk.mirrored)]
+
+
+def test_a_home_that_starts_again_has_replayed_what_nobody_watched_for():
+    """All who know of a subscription may die at once: publishers go on, and wait for nobody."""
+    world = watched_world("huvwxyz", replace(WATCHED, reserves=2))
+    group = knowing(world)
+    assert len(group) == 5
+    for node in group:
+        world.stop(node)
+    for node in group:
+        world.start(node)
+    world.link_all()
+    world.pass_ms(SETTINGS.grace_ms + 2_000)
+    assert [node for node, _ in world.replays] == ["h"]
+
+
+@pytest.mark.parametrize("living", range(1, 5))
+def test_nothing_is_replayed_if_one_has_lived_who_watches_when_nobody_else_does(living: int):
+    world = watched_world("huvwxyz", replace(WATCHED, reserves=2))
+    group = knowing(world)
+    del group[living]
+    for node in group:
+        world.stop(node)
+    for node in group:
+        world.start(node)
+    world.link_all()
+    world.pass_ms(SETTINGS.grace_ms + 2_000)
+    assert world.replays == []
+
+
+def test_who_stands_in_after_a_start_has_replayed_what_nobody_watched_for():
+    world = watched_world("huvwxyz", replace(WATCHED, reserves=2))
+    group = knowing(world)
+    for node in group:
+        world.stop(node)
+    for node in group[1:]:
+        world.start(node)
+    world.link_all()
+    world.pass_ms(SETTINGS.grace_ms + 5_000)
+    assert world.replays
+    world.replays.clear()
+    world.pass_ms(SETTINGS.grace_ms + 5_000)
+    assert world.replays == []
+
+
 def test_a_mirror_that_dies_is_replaced_before_the_next_acknowledgement():
     world = watched_world()
     mirror = world.peers["h"].home.mirror

@@ -105,7 +105,7 @@ class ReplayWanted:
     """
 
     since_ms: int
-    """How long ago it began."""
+    """How long ago it began; 0 if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,8 @@ class MirrorSide:
         self._names: dict[str, tuple[str, str]] = {}
         """From the names in the overlay to homes, and the names there."""
         for each in known:
-            ward = self._homes.setdefault(each.home, Ward(each.stores, recruiter=each.home))
+            first = Ward(each.stores, recruiter=each.home, is_unsure=True)
+            ward = self._homes.setdefault(each.home, first)
             ward.stores = ward.stores or each.stores
             ward.suspended_ms = each.suspended_ms
             ward.duties[each.name] = Duty(each)
@@ -191,6 +192,7 @@ class MirrorSide:
         if ward.stores:
             self._emit(MirrorWork(ReadDropped(home, ward.away_ms or now_ms)))
         ward.away_ms, ward.back_ms = None, now_ms
+        ward.is_unsure = False  # Its home sees to that.
         ward.pause_ms = ward.dial_ms = 0
         if ward.mark and self._links.counts_copies(home):
             self._send(home, MirrorWitness(ward.mark, ()))
@@ -446,9 +448,11 @@ class MirrorSide:
                 or self._links.counts_copies(home)
             ):
                 continue
-            is_away = ward.away_ms is not None and now_ms - ward.away_ms >= self._settings.lost_ms
-            if is_away and group.leader == self._me:
+            away_ms = 0 if ward.away_ms is None else now_ms - ward.away_ms
+            if away_ms >= self._settings.lost_ms and group.leader == self._me:
                 self._fill_group(home, ward, group, now_ms)
+                if ward.is_unsure and away_ms >= self._settings.grace_ms:
+                    ward.is_unsure, ward.unwatched_ms = False, 0
 
     def _fill_group(self, home: str, ward: Ward, group: Group, now_ms: int) -> None:
         if not ward.stores:

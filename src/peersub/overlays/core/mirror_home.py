@@ -12,6 +12,10 @@ A node that has lost its log (another *epoch*) takes the subscriptions over that
 that has its log knows better: what it does not have was ended. Helpers also remember how far the
 disk of the node was (`store_marks`): one that is behind that has lost the rest, says so, and takes
 over what it is offered.
+
+A node that starts again does not know whether anybody has watched while it was away: all who know
+of its subscriptions may have died with it. A helper that has lived since then says how far the disk
+was in an earlier life. If none has, publishers replay what they have.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from peersub.filters.filter import Filter
+from peersub.overlays.core.causes import ReplayWanted
 from peersub.overlays.core.draws import draw
-from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork
+from peersub.overlays.core.effects import Connect, Drop, Effect, MirrorWork, TellOverlay
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.mirror_copies import IDS_PER_MESSAGE_MAX, Copies, Group
 from peersub.overlays.core.mirror_facts import DurableKept, StoreMarked
@@ -127,6 +132,12 @@ class HomeSide:
         """Nodes that are needed no more, and watch until then."""
         self._recreating: dict[str, int | None] = {}
         """Names that are made anew, and since when nobody kept their events, if that is so."""
+        self._unwatched: dict[str, None] = {}
+        """Names for which perhaps nobody has watched, until the overlay serves them again."""
+        self._replay_ms: int | None = None
+        """From when on publishers are asked to replay what nobody watched for."""
+        self._is_watched = False
+        """Whether somebody has been there all the while."""
         self._former: dict[str, bool] = {}
         """Nodes that hold something, and are no helper any more: whether they said all."""
 
@@ -191,6 +202,8 @@ class HomeSide:
             return
         if fact.restored and not self._durables:
             self._choose_from_ms = now_ms + self._settings.grace_ms
+        if (fact.restored or fact.name in self._recreating) and not self._is_watched:
+            self._unwatched[fact.name] = None
         self._durables[fact.name] = fact.filter
         since_ms = self._recreating.pop(fact.name, None)
         if since_ms is not None:
@@ -207,6 +220,7 @@ class HomeSide:
         """A durable subscription is no more."""
         self._unready.pop(name, None)
         self._recreating.pop(name, None)
+        self._unwatched.pop(name, None)
         if self._durables.pop(name, None) is None:
             return
         self.copies.ended(self._me, (name,))
@@ -219,6 +233,9 @@ class HomeSide:
 
     def served(self, name: str, now_ms: int) -> None:
         """The overlay serves it; it is ready when the helpers get its events, too."""
+        if name in self._unwatched:
+            del self._unwatched[name]
+            self._replay_ms = now_ms + self._settings.grace_ms
         nobody = not self._helpers and not self._links
         if nobody or name not in self._durables or self._is_ready(name):
             self._emit(MirrorWork(SayReady(name)))
@@ -414,6 +431,11 @@ class HomeSide:
         if is_lost:
             self._name_loss()
         if not subscriptions:
+            if mark.life != self._mark.life:
+                # It has lived since, and knows who else did: it watches when nobody else does.
+                self._is_watched = True
+                self._unwatched.clear()
+                self._replay_ms = None
             return
         unknown = tuple([each for each in subscriptions if each.name not in self._durables])
         if unknown and (is_other_log or is_lost):
@@ -513,6 +535,9 @@ class HomeSide:
         if not self._durables:
             return
         self._choose(now_ms)
+        if self._replay_ms is not None and now_ms >= self._replay_ms:
+            self._replay_ms = None
+            self._emit(TellOverlay(ReplayWanted(0)))
         if self._told != self._mark:
             self._told = self._mark
             self._tell_members()

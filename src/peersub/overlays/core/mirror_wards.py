@@ -65,6 +65,8 @@ class Ward:
     """Since when none of those can be reached."""
     unwatched_ms: int | None = None
     """Since when perhaps nobody watched, until publishers have been asked to replay."""
+    is_unsure: bool = False
+    """Whether this node has started since, and does not know whether anybody watched before."""
     away_ms: int | None = None
     back_ms: int | None = None
     """Since when the home is back, until it has surely noted what it was told."""
