@@ -76,7 +76,7 @@ def join(
         address: nodes of the network to join; without any, the node begins a network of its own.
         listen: where other nodes and clients reach this one; port 0 takes a free one.
         advertise: the address by which others reach it, if not where it listens.
-        overlay: `chord`, `tree` or `flood`; the same for all nodes of a network.
+        overlay: one of those of `peersub node --overlay`; the same for all nodes of a network.
         network: the name of the network; nodes of other networks are refused.
         data: the folder in which the node keeps its word over restarts.
         copies: nodes on whose disks an event is for each durable subscription before it is
