@@ -41,8 +41,8 @@ class ChordSettings:
     leave_ms: int = 3_000
     """How long a node that takes leave goes on serving those who still count on it."""
     probe_ms: int = 5_000
-    """What the pauses between attempts to reach a former peer, or a contact that did not answer, are
-    measured by (`core.probing`); 0 for never."""
+    """What the pauses between attempts to reach a former peer, or a contact that did not answer,
+    are measured by (`core.probing`); 0 for never."""
     merge_settle_ms: int = 5_000
     """A merged ring is settled when nothing has changed for so long, and all filters are confirmed;
     then events are replayed."""
