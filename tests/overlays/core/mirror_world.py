@@ -453,10 +453,15 @@ class MirrorWorld:
                 is_stored = True
         return is_stored
 
-    def publish_acknowledged(self, home: str, name: str, event_id: str, token: int) -> list[str]:
-        """An event under a promise: who gets it waits for copies. The nodes that got it."""
+    def publish_acknowledged(
+        self, home: str, name: str, event_id: str, token: int, only: Sequence[str] = ()
+    ) -> list[str]:
+        """An event under a promise: who gets it waits for copies. The nodes that got it.
+
+        It reaches all who want it, or `only` some for now.
+        """
         got: list[str] = []
-        for node in list(self.peers):
+        for node in only or list(self.peers):
             here = name
             if node == home and name in self.disks[node].durables:
                 self.disks[node].append(name, event_id)

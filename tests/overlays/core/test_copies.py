@@ -12,15 +12,21 @@ from hypothesis import strategies as st
 
 from overlays.core.mirror_world import FEATURES, SETTINGS, MirrorWorld
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.causes import MirrorNews, PeerConnected
+from peersub.overlays.core.causes import MirrorNews, PeerConnected, Received
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.mirror_copies import PUSHED_BYTES_MAX, Copies, Group
 from peersub.overlays.core.mirror_duties import MirrorSide
 from peersub.overlays.core.mirror_facts import HeldBatch, HeldCopy, SecureAsked
 from peersub.overlays.core.mirror_links import MirrorLinks
-from peersub.overlays.core.mirror_messages import MirrorKeepBatch, MirrorKept, MirrorRowsKept
+from peersub.overlays.core.mirror_messages import (
+    KeptFor,
+    MirrorKeepBatch,
+    MirrorKept,
+    MirrorRowsKept,
+)
 from peersub.overlays.core.mirror_names import overlay_name
 from peersub.overlays.core.mirror_settings import MirrorSettings
+from peersub.overlays.core.mirrors import MIRROR_SLOT
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.row_sets import rows_of
 from peersub.overlays.core.versions import COPIES_FEATURE
@@ -318,6 +324,55 @@ def test_a_mirror_that_dies_is_replaced_before_the_next_acknowledgement():
     world.pass_ms(SETTINGS.lost_ms + 200)
     assert world.answers(7)["h"] == "" and len(world.on_disks("h", "s", "e1")) == 2
     assert world.peers["h"].home.mirror not in (None, mirror)
+
+
+def test_a_copy_counts_no_more_when_its_node_has_begun_anew():
+    """What it said in a former life, and said late perhaps, may be of a disk that is gone."""
+    world = watched_world("hvwxyz", replace(WATCHED, copies=3))
+    one, other = world.mirrors_of("h")
+    for node in ("h", one):
+        assert node in world.publish_acknowledged("h", "s", "e1", 7, only=(node,))
+    world.settle()
+    assert world.answers(7) == {}
+    world.stop(one)
+    world.start(one, empty=True)
+    world.link("h", one)
+    world.disks[other].retain("h", "s", "e1")
+    kept = MirrorKept("h", (KeptFor(("s",), ("e1",)),))
+    peer = PeerId(other, world.life[other], MIRROR_SLOT)
+    world.tell("h", Received(peer, (kept,), MIRROR_SLOT))
+    assert world.answers(7) == {}
+    world.pass_ms(5_000)
+    assert world.answers(7)["h"] == "" and len(world.on_disks("h", "s", "e1")) == 3
+
+
+def test_a_copy_of_what_has_not_come_here_counts_no_more_when_its_node_has_begun_anew():
+    world = watched_world()
+    (mirror,) = world.mirrors_of("h")
+    world.publish_acknowledged("h", "s", "e1", 7, only=(mirror,))
+    world.settle()
+    world.stop(mirror)
+    world.start(mirror, empty=True)
+    world.link("h", mirror)
+    world.publish_acknowledged("h", "s", "e1", 8, only=("h",))
+    assert world.on_disks("h", "s", "e1") == ["h"] and world.answers(8) == {}
+    world.pass_ms(5_000)
+    assert world.answers(8) == {"h": ""} and len(world.on_disks("h", "s", "e1")) == 2
+
+
+def test_a_copy_counts_again_when_the_link_of_its_node_is_back():
+    world = watched_world()
+    (mirror,) = world.mirrors_of("h")
+    world.publish_acknowledged("h", "s", "e1", 7, only=(mirror,))
+    world.settle()
+    world.blocked.add(frozenset(("h", mirror)))
+    world.unlink("h", mirror)
+    world.blocked.clear()
+    world.link("h", mirror)
+    world.publish_acknowledged("h", "s", "e1", 8, only=("h",))
+    assert world.answers(8) == {}
+    world.settle()
+    assert world.answers(8) == {"h": ""}
 
 
 def test_a_home_that_is_away_for_too_long_is_suspended_and_its_consumer_hears_of_it():

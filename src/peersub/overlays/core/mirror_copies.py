@@ -425,6 +425,12 @@ class Copies:
             if key[0] == home and not self._push(home, known, node, known.wanted, slice_):
                 known.pause_ms = 0
 
+    def linked_anew(self, node: str) -> None:
+        """A node may be in another life, without its disk: it says anew what is there."""
+        self._early.forget(node)
+        for known in self._open.values():
+            known.on_disk.pop(node, None)
+
     def regroup(self) -> None:
         """Links have changed: a new leader hears what is on the disk of this node."""
         for home in dict.fromkeys(key[0] for key in self._open):

@@ -55,6 +55,14 @@ class RememberedRows:
         while self._bytes > self._bytes_max:
             self._bytes -= _bytes_of(self._sets.pop(next(iter(self._sets))))
 
+    def forget(self, node: str) -> None:
+        """All rows of a node."""
+        its = [key for key, known in self._sets.items() if any(who == node for who, _ in known)]
+        for key in its:
+            for other, sets in self.pop(key).items():
+                if other != node:
+                    self.add(key, sets, other)
+
     def get(self, key: _Key) -> NamedSets:
         """Rows by subscription, where it is of no matter whose."""
         known = self._sets.get(key)

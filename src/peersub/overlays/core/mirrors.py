@@ -181,6 +181,8 @@ class MirrorPeer:
             case PeerConnected(peer, _, features):
                 node = peer.node
                 there = peer._replace(slot=MIRROR_SLOT)
+                if node not in self._links:
+                    self.copies.linked_anew(node)
                 self._links.add(there, features)
                 self._compare_copies(node, features)
                 self.home.connected(node, now_ms)
