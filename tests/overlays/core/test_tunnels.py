@@ -420,6 +420,27 @@ def test_the_greeting_over_the_tunnel_shows_the_new_life():
     assert world.nodes["a"].path_to("b") == "c"
 
 
+def test_late_light_messages_of_a_former_life_are_dropped():
+    """What was said on a connection that has not been noticed to be broken, say."""
+    world = full("abc")
+    world.ask("b", Send(A, (Light("late"),)))
+    late = tuple(world.connection_of("b", "a").flying["a"])
+    assert late == (Light("late"),)
+    world.crash("b")
+    world.start("b", 1)
+    world.block("a", "b")
+    world.notice(world.connection_of("c", "b"), "c")
+    world.ask("b", Connect("c"), Connect("a"))
+    while world.nodes["a"].path_to("b") != "c":
+        assert world.step()
+    world.tell("a", Received(B, late))
+    assert world.toys["a"].light == []
+    world.settle()
+    world.ask("b", Send(A, (Light("new"),)))
+    world.settle()
+    assert world.toys["a"].light == [("b", "new")]
+
+
 # --- being asked -------------------------------------------------------------------------------
 
 

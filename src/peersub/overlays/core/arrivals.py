@@ -80,7 +80,10 @@ class Arrivals:
             self._deliver_early(node)
             return
         link = self._links.table.get(node)
-        if link is not None and self._is_early(link):
+        if link is not None and via == node != link.path:
+            # Nothing of this session has come straight from there: it may be of a former life.
+            self._drop(OTHER_SESSION, link.peer)
+        elif link is not None and self._is_early(link):
             link.early = [*(link.early or ()), message]
         elif link is not None and link.state is LinkState.UP:
             self._deliver(link, message)
