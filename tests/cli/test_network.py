@@ -254,6 +254,7 @@ def test_status_shows_the_node(run, node):
         plain = run("status", "--node", node.node, "--json")
     assert shown.code == plain.code == 0
     assert f"node {node.node} of the network 'test'" in shown.out
+    assert "in memory, until the node ends" in shown.out
     assert "chord" in shown.out and "client-1" in shown.out and "peersub status" not in shown.out
     status = json.loads(plain.out)
     assert status["node"] == node.node and status["subscriptions"] == 1

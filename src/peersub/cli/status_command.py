@@ -50,6 +50,9 @@ def _show(status: Mapping[str, Any]) -> None:
     rows = {name: _short(value) for name, value in overlay.items() if _is_plain(value)}
     rows["subscriptions"] = str(status.get("subscriptions", 0))
     rows["durable subscriptions"] = str(len(status.get("durable_subscriptions", ())))
+    if "in_memory" in status.get("mirrors", {}):
+        in_memory = status["mirrors"]["in_memory"]
+        rows["kept"] = "in memory, until the node ends" if in_memory else "on disk"
     rows["publications under way"] = str(status.get("publications_under_way", 0))
     _table(console, "overlay", ("what", "value"), [[name, rows[name]] for name in rows])
     _show_links(console, status)

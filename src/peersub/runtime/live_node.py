@@ -245,6 +245,10 @@ class LiveNode:
         now_ms = self._clock.now_ms
         if self.settings.data is None:
             self._store = MemoryStore(self.settings.store, now_ms)
+            self.notices.append(
+                "durable subscriptions and copies for other nodes are in memory until the node "
+                "ends, and do not count where a node has a disk: --data DIR keeps them"
+            )
         else:
             try:
                 self._store = Store(self.settings.data, self.settings.store, now_ms)

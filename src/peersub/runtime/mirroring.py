@@ -111,7 +111,14 @@ class Mirroring:
             for each in store.mirrored_subscriptions()
             for epoch, stores, suspended_ms in [_read_options(each.options)]
         ]
-        self.peer = host_mirrors(driver.node, store.log_epoch, settings, known, store.lives)
+        self.peer = host_mirrors(
+            driver.node,
+            store.log_epoch,
+            settings,
+            known,
+            store.lives,
+            in_memory=isinstance(store, MemoryStore),
+        )
         self._work: dict[type, Callable[[Any], None]] = {
             SayReady: self._say_ready,
             RecreateDurables: self._recreate,

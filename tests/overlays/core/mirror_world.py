@@ -76,7 +76,12 @@ from peersub.overlays.core.mirror_tasks import (
 from peersub.overlays.core.mirrors import MIRROR_SLOT, Mirrored, MirrorPeer, MirrorSettings
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.store_marks import Life
-from peersub.overlays.core.versions import BATCH_COPIES_FEATURE, BATCHES_FEATURE, COPIES_FEATURE
+from peersub.overlays.core.versions import (
+    BATCH_COPIES_FEATURE,
+    BATCHES_FEATURE,
+    COPIES_FEATURE,
+    MEMORY_FEATURE,
+)
 
 SETTINGS = MirrorSettings(
     witnesses=0,
@@ -280,7 +285,10 @@ class MirrorWorld:
         settings: MirrorSettings = SETTINGS,
         *,
         features: tuple[str, ...] = FEATURES,
+        memory: str = "",
     ) -> None:
+        self.memory = memory
+        """The nodes whose disks do not outlive them."""
         self.settings = settings
         self.features = features
         self.now_ms = 1_000
@@ -314,7 +322,14 @@ class MirrorWorld:
         known = list(disk.mirrored.values())
         disk.lives.append(Life(self.life[name], disk.commits))
         disk.commits += 1
-        self.peers[name] = MirrorPeer(me, disk.epoch, self.settings, known, tuple(disk.lives))
+        self.peers[name] = MirrorPeer(
+            me,
+            disk.epoch,
+            self.settings,
+            known,
+            tuple(disk.lives),
+            in_memory=name in self.memory,
+        )
         self.served[name] = set()
         self.persisted[name] = {}
         self.tell(name, Start())
@@ -369,7 +384,8 @@ class MirrorWorld:
             self.links[one, other], self.links[other, one] = deque(), deque()
             for here, there in ((one, other), (other, one)):
                 peer = PeerId(there, self.life[there])
-                self.tell(here, PeerConnected(peer, b"", self.features))
+                memory = (MEMORY_FEATURE,) if there in self.memory else ()
+                self.tell(here, PeerConnected(peer, b"", self.features + memory))
 
     def unlink(self, one: str, other: str) -> None:
         if self.links.pop((one, other), None) is not None:

@@ -96,7 +96,7 @@ def test_a_publisher_learns_nothing_of_whose_event_lacks_copies_and_people_here_
     reason = world.answers(7)["h"]
     assert reason == (
         "it is on the disks of 1 of 2 nodes for a durable subscription, and may have reached some: "
-        "start more nodes, or begin all with --copies 1"
+        "start more nodes with --data, or begin all with --copies 1"
     )
     assert world.notices == ["events have too few copies for durable subscriptions of h"]
 
@@ -638,3 +638,77 @@ def test_a_planted_mistake_is_caught(
         [one, two, (0, 0, 1), (7, 4, 1), (0, 0, 1), (7, 4, 1)] for one in away for two in away
     ]
     assert any(play(story) for story in stories)
+
+
+# --- nodes without a disk ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["xyz", "xy", "x"])
+def test_copies_in_memory_do_not_count_for_a_home_with_a_disk(memory: str) -> None:
+    world = MirrorWorld("hxyz", WATCHED, memory=memory)
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    assert world.keepers["h"].ready_names == ["s"]
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(10_000)
+    on_disks = [node for node in world.on_disks("h", "s", "e1") if node not in memory]
+    assert set(world.on_disks("h", "s", "e1")).isdisjoint(memory)
+    assert len(on_disks) == min(2, 4 - len(memory))
+    assert (world.answers(7).get("h") == "") == (len(on_disks) == 2)
+
+
+def test_where_no_node_has_a_disk_copies_in_memory_count():
+    world = MirrorWorld("hxyzw", WATCHED, memory="hxyzw")
+    world.link_all()
+    world.subscribe("h", "s")
+    world.settle()
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.settle()
+    assert world.answers(7)["h"] == "" and world.peers["h"].describe()["in_memory"]
+    world.stop("h")
+    world.stop(world.mirrors_of("h")[0])
+    world.publish_acknowledged("h", "s", "e2", 8)
+    world.pass_ms(5_000)
+    assert set(world.answers(8).values()) == {""}
+    assert len(world.on_disks("h", "s", "e2")) == 2
+
+
+@pytest.mark.parametrize("memory", ["vw", "vwx", "vwxy"])
+def test_who_stands_in_for_a_home_with_a_disk_counts_disks_alone(memory: str) -> None:
+    """The home and its mirror die together; who watched may have no disk itself."""
+    world = MirrorWorld("hmvwxyz", replace(WATCHED, reserves=2), memory=memory)
+    world.link("h", "m")
+    world.subscribe("h", "s")
+    world.settle()
+    assert world.mirrors_of("h") == ["m"]
+    world.link_all()
+    world.pass_ms(2_000)
+    for node in "hm":
+        world.stop(node)
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(15_000)
+    on_disks = world.on_disks("h", "s", "e1")
+    disks = [node for node in "vwxyz" if node not in memory]
+    assert set(on_disks) <= set(disks) and len(on_disks) == min(2, len(disks))
+    assert (set(world.answers(7).values()) == {""}) == (len(disks) >= 2)
+    world.start("h")
+    world.link_all()
+    world.pass_ms(20_000)
+    assert "e1" in world.disks["h"].log["s"]
+
+
+def test_a_mirror_that_comes_back_without_its_disk_holds_no_more():
+    world = watched_world("hxyz")
+    mirror = world.peers["h"].home.mirror
+    assert mirror is not None
+    world.stop(mirror)
+    world.memory = mirror
+    world.start(mirror, empty=True)
+    world.link_all()
+    world.settle()
+    world.publish_acknowledged("h", "s", "e1", 7)
+    world.pass_ms(5_000)
+    assert world.answers(7)["h"] == ""
+    assert mirror not in world.on_disks("h", "s", "e1")
+    assert len(world.on_disks("h", "s", "e1")) == 2

@@ -536,7 +536,7 @@ class Copies:
         reason = (
             f"it is on the disks of {known.nodes()} of {copies} nodes for a "
             "durable subscription, and may have reached some: "
-            f"start more nodes, or begin all with --copies {copies - 1 or 1}"
+            f"start more nodes with --data, or begin all with --copies {copies - 1 or 1}"
         )
         self._emit(Notice("events have too few copies for durable subscriptions of", home))
         for token in known.tokens:

@@ -141,9 +141,10 @@ class MirrorSide:
         told = dict.fromkeys((*ward.holders, *ward.witnesses))
         others = tuple(node for node in told if node != self._me and counts(node))
         # By a draw, not by what each was told: two must not take each other for the leader. Who is
-        # needed no more leads nobody.
+        # needed no more leads nobody, and who has no disk leads nobody who has one.
         able = others if ward.is_reserve and others else (self._me, *others)
-        leader = min(able, key=lambda node: draw(0, "stand-in", home, node))
+        has_disk = self._links.has_disk
+        leader = min(able, key=lambda node: (not has_disk(node), draw(0, "stand-in", home, node)))
         holders = tuple(node for node in others if node in ward.holders)
         # What others said when this node was let go may be long past.
         asked_max = 1 if ward.is_let_go else ASKED_MAX
@@ -192,6 +193,7 @@ class MirrorSide:
         if ward.stores:
             self._emit(MirrorWork(ReadDropped(home, ward.away_ms or now_ms)))
         ward.away_ms, ward.back_ms = None, now_ms
+        ward.in_memory = not self._links.has_disk(home)
         ward.is_unsure = False  # Its home sees to that.
         ward.pause_ms = ward.dial_ms = 0
         if ward.mark and self._links.counts_copies(home):
@@ -309,7 +311,8 @@ class MirrorSide:
     def _ward(self, home: str, *, stores: bool) -> Ward:
         ward = self._homes.get(home)
         if ward is None:
-            ward = self._homes[home] = Ward(stores)
+            in_memory = not (self._links.has_disk(home) and self._links.sees_disks())
+            ward = self._homes[home] = Ward(stores, in_memory=in_memory)
         return ward
 
     def _hold(self, home: str, ward: Ward) -> None:
@@ -455,13 +458,17 @@ class MirrorSide:
                     ward.is_unsure, ward.unwatched_ms = False, 0
 
     def _fill_group(self, home: str, ward: Ward, group: Group, now_ms: int) -> None:
-        if not ward.stores:
+        def may_hold(node: str) -> bool:
+            return ward.in_memory or self._links.has_disk(node)
+
+        if not ward.stores and may_hold(self._me):
             self._hold(home, ward)
-        holders = [self._me, *group.holders]
-        witnesses = [node for node in group.members if node not in group.holders]
+        holders = [node for node in (self._me, *group.holders) if may_hold(node)]
+        witnesses = [node for node in (self._me, *group.members) if node not in holders]
         recruits: list[str] = []
         while len(holders) < self._settings.copies:
-            node = self._recruit_for(home, holders, witnesses)
+            node = next(filter(may_hold, witnesses), None)
+            node = node or self._recruit_for(home, [*holders, *witnesses], may_hold)
             if node is None:
                 break
             if node in witnesses:
@@ -469,7 +476,7 @@ class MirrorSide:
             holders.append(node)
             recruits.append(node)
         while len(witnesses) < self._settings.witnesses:
-            node = self._recruit_for(home, [*holders, *witnesses], [])
+            node = self._recruit_for(home, [*holders, *witnesses], lambda _: True)
             if node is None:
                 break
             witnesses.append(node)
@@ -486,13 +493,11 @@ class MirrorSide:
                 self.copies.push_all(home, node)
                 self._walks.begin(WalkKey(node, home, ""), now_ms, stays=False)
 
-    def _recruit_for(self, home: str, members: list[str], witnesses: list[str]) -> str | None:
-        if witnesses:
-            return witnesses[0]
+    def _recruit_for(self, home: str, members: list[str], may: Callable[[str], bool]) -> str | None:
         free = [
             node
             for node in self._links.reachable()
-            if self._links.counts_copies(node) and node != home and node not in members
+            if self._links.counts_copies(node) and node not in (home, *members) and may(node)
         ]
         return min(free, key=lambda node: draw(0, "mirror", home, node), default=None)
 

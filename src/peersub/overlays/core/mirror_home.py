@@ -6,7 +6,8 @@ are drawn among the linked nodes, and kept while they can be reached. A helper t
 out of reach, for `lost_ms` is replaced, a mirror first of all by a witness, which has the
 subscriptions already; so is one whose link the overlay closes again and again. When a former one
 shows up, it hands over what it has, and is then told to forget it. A node that has come back takes
-those that offer themselves because they looked after it before.
+those that offer themselves because they looked after it before. A node without a disk holds nothing
+for one that has a disk: it only watches.
 
 A node that has lost its log (another *epoch*) takes the subscriptions over that others offer; one
 that has its log knows better: what it does not have was ended. Helpers also remember how far the
@@ -262,7 +263,9 @@ class HomeSide:
     def connected(self, node: str, now_ms: int) -> None:
         """A link is up."""
         helper = self._helpers.get(node)
-        if helper is not None:
+        if helper is not None and helper.stores and not self._may_hold(node):
+            del self._helpers[node]  # It was a mirror, and has come back without a disk.
+        elif helper is not None:
             # It may be another life of it, which knows nothing: all is asked for anew.
             helper.away_ms, helper.linked_ms = None, now_ms
             helper.ready.clear()
@@ -337,14 +340,18 @@ class HomeSide:
         """Who is to help: a witness that is to hold, or another node."""
         if stores:
             for node in self._nodes(stores=False):
-                if self._links.is_reachable(node):
+                if self._links.is_reachable(node) and self._may_hold(node):
                     return node
         free = [
             node
             for node in self._links.reachable()
             if node not in self._helpers
             # A former one is let go first: it would hold what nobody tells it to release.
-            and (stores or (self._links.counts_copies(node) and node not in self._former))
+            and (
+                self._may_hold(node)
+                if stores
+                else self._links.counts_copies(node) and node not in self._former
+            )
         ]
         if not free:
             return None
@@ -355,6 +362,10 @@ class HomeSide:
             for node in free:
                 del self._chosen_before[node]
         return min(fresh or free, key=lambda node: draw(0, "mirror", self._me, node))
+
+    def _may_hold(self, node: str) -> bool:
+        """Whether a node is as safe a place as this one."""
+        return self._links.has_disk(node) or not self._links.has_disk_here
 
     def _replace_lost(self, stores: bool, now_ms: int) -> None:
         """Another one comes in the place of one that is lost."""
@@ -458,7 +469,7 @@ class HomeSide:
             return
         wanted = self._settings.copies - 1 if stores else self._witnesses_wanted
         there = [n for n in self._nodes(stores=stores) if not self._is_lost(n, now_ms)]
-        if len(there) < wanted:
+        if len(there) < wanted and (self._may_hold(node) or not stores):
             self._replace_lost(stores, now_ms)
             self._take(node, stores, now_ms)
             self._tell_members()

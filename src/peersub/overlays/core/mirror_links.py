@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.versions import COPIES_FEATURE
+from peersub.overlays.core.versions import COPIES_FEATURE, MEMORY_FEATURE
 
 __all__ = ["MirrorLinks"]
 
 
 class MirrorLinks:
-    """The linked nodes that offer to be mirrors."""
+    """The linked nodes that offer to be mirrors, of `me`, which may have no disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, me: str = "", *, in_memory: bool = False) -> None:
+        self.has_disk_here = not in_memory
+        self._me = me
         self.peers: dict[str, PeerId] = {}
         self._in_doubt: dict[str, None] = {}
         self._features: dict[str, tuple[str, ...]] = {}
@@ -50,6 +52,16 @@ class MirrorLinks:
     def offers(self, node: str, feature: str) -> bool:
         """Whether a node is linked and offers this."""
         return feature in self._features.get(node, ())
+
+    def has_disk(self, node: str) -> bool:
+        """Whether a node keeps what it keeps on a disk; one that is not linked may."""
+        if node == self._me:
+            return self.has_disk_here
+        return not self.offers(node, MEMORY_FEATURE)
+
+    def sees_disks(self) -> bool:
+        """Whether this node or one that is linked has a disk."""
+        return self.has_disk_here or any(map(self.has_disk, self.peers))
 
     def reachable(self) -> list[str]:
         """The nodes that can be reached."""

@@ -46,6 +46,8 @@ class Ward:
 
     stores: bool
     duties: dict[str, Duty] = field(default_factory=dict)
+    in_memory: bool = False
+    """Whether the home has no disk, so that copies in memory are as good as its own."""
     counts: bool = True
     """Whether the home counts copies: one of an earlier version does not."""
     holders: tuple[str, ...] = ()

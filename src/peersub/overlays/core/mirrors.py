@@ -103,7 +103,12 @@ from peersub.overlays.core.mirror_walks import Walks
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
 from peersub.overlays.core.store_marks import Life
-from peersub.overlays.core.versions import BATCH_COPIES_FEATURE, COPIES_FEATURE, MIRRORS_FEATURE
+from peersub.overlays.core.versions import (
+    BATCH_COPIES_FEATURE,
+    COPIES_FEATURE,
+    MEMORY_FEATURE,
+    MIRRORS_FEATURE,
+)
 
 __all__ = ["MIRROR_SLOT", "MirrorPeer", "MirrorSettings", "Mirrored", "host_mirrors"]
 
@@ -139,6 +144,7 @@ class MirrorPeer:
         epoch: names the log of the node; another one means that the log was lost.
         lives: of the node, as its disk has them, the present one last.
         known: what the node looked after before it started again.
+        in_memory: whether the node has no disk.
     """
 
     name = "mirrors"
@@ -150,12 +156,14 @@ class MirrorPeer:
         settings: MirrorSettings | None = None,
         known: Iterable[Mirrored] = (),
         lives: Sequence[Life] = (),
+        *,
+        in_memory: bool = False,
     ) -> None:
         assert me.slot == MIRROR_SLOT, "mirrors have a slot of their own"
         self.me = me
         self._settings = settings or MirrorSettings()
         self._outbox = Outbox()
-        self._links = MirrorLinks()
+        self._links = MirrorLinks(me.node, in_memory=in_memory)
         self._is_leaving = False
         self._is_ticking = False
         self._is_flushing = False
@@ -268,6 +276,7 @@ class MirrorPeer:
             "copies_elsewhere": dict(sorted(self._other_copies.items())),
             "durable": len(self.home.names),
             "homes": self.duties.describe(),
+            "in_memory": not self._links.has_disk_here,
             "mirror": self.home.mirror,
             "mirrored": self.home.mirrored,
             "unsafe": len(self.copies),
@@ -456,9 +465,13 @@ def host_mirrors(
     settings: MirrorSettings | None = None,
     known: Iterable[Mirrored] = (),
     lives: Sequence[Life] = (),
+    *,
+    in_memory: bool = False,
 ) -> MirrorPeer:
     """Let a node that has no links yet take part. `MirrorNews` goes to it in MIRROR_SLOT."""
-    peer = MirrorPeer(node.me._replace(slot=MIRROR_SLOT), epoch, settings, known, lives)
-    features = (COPIES_FEATURE, BATCH_COPIES_FEATURE, _copies_offer(peer.copies_wanted))
-    node.host(peer, passive=True, feature=MIRRORS_FEATURE, offers=features, watches=True)
+    me = node.me._replace(slot=MIRROR_SLOT)
+    peer = MirrorPeer(me, epoch, settings, known, lives, in_memory=in_memory)
+    features = [COPIES_FEATURE, BATCH_COPIES_FEATURE, _copies_offer(peer.copies_wanted)]
+    features += [MEMORY_FEATURE] if in_memory else []
+    node.host(peer, passive=True, feature=MIRRORS_FEATURE, offers=tuple(features), watches=True)
     return peer

@@ -11,6 +11,7 @@ __all__ = [
     "BATCH_COPIES_FEATURE",
     "COPIES_FEATURE",
     "KEYS_FEATURE",
+    "MEMORY_FEATURE",
     "MIRRORS_FEATURE",
     "PROTOCOL_VERSION",
     "RUMOURS_FEATURE",
@@ -26,6 +27,9 @@ BATCHES_FEATURE = "batches"
 
 KEYS_FEATURE = "keys"
 """The node takes the names of events with their keys, which are longer than ids (`event_keys`)."""
+
+MEMORY_FEATURE = "memory"
+"""The node has no disk: it keeps no copies for a home that has one."""
 
 TUNNELS_FEATURE = "tunnels"
 """The node relays for others, and accepts what comes through a relay."""
