@@ -97,3 +97,27 @@ def test_limits_reach_the_node():
 def test_limits_that_cannot_be_are_named(word, text):
     with pytest.raises(CommandError, match=re.escape(text)):
         node_settings(NodeOptions(limit=(word,)))
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [
+        *(("limit", bound, "0") for bound in ServingLimits.__slots__),
+        ("limit", "connections_max", "0"),
+        ("limit", "unnamed_max", "-1"),
+        ("limit", "queue_bytes_max", "0"),
+        ("limit", "strangers_per_second", "0"),
+        ("limit", "strangers_per_second", "nan"),
+        ("store", "log_bytes_max", "-5"),
+    ],
+)
+def test_no_limit_is_less_than_1(option, name, value):
+    with pytest.raises(CommandError, match=f"--{option}: {name} is at least 1, not "):
+        node_settings(NodeOptions(**{option: (f"{name}={value}",)}))
+
+
+def test_other_numbers_that_cannot_be_are_named_by_their_flags():
+    with pytest.raises(CommandError, match="--copies is at least 1, not 0"):
+        node_settings(NodeOptions(copies=0))
+    with pytest.raises(CommandError, match="--away-max is more than no time"):
+        node_settings(NodeOptions(away_max=0))

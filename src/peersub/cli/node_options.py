@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from peersub.cli.failures import CommandError
 from peersub.files.errors import FileError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from peersub.runtime.store.settings import StoreSettings
 
 __all__ = ["LISTEN_BY_DEFAULT", "NodeOptions", "node_settings", "with_file"]
+
+S = TypeVar("S")
 
 LISTEN_BY_DEFAULT: Final = "127.0.0.1:7001"
 _CONNECTION_LIMITS: Final = (
@@ -185,25 +187,21 @@ def _mirror_settings(options: NodeOptions) -> MirrorSettings:
     try:
         return MirrorSettings(**chosen)
     except ValueError as error:
-        raise CommandError(f"{error}.") from None
+        raise CommandError(f"--{str(error).replace('_', '-')}.") from None
 
 
 def _store_settings(options: NodeOptions) -> StoreSettings:
-    from peersub.overlays.settings import SettingsError, settings_from
     from peersub.runtime.store.settings import StoreSettings
 
     chosen = _chosen("--store", options.store or ())
     if options.no_fsync:
         chosen["fsync"] = False
-    try:
-        return settings_from(StoreSettings, chosen)
-    except SettingsError as error:
-        raise CommandError(f"--store: {error}.") from None
+    return _bounded("--store", StoreSettings, chosen)
 
 
 def _limit_settings(options: NodeOptions) -> dict[str, Any]:
     """The limits of clients, and those of connections, each where a node keeps them."""
-    from peersub.overlays.settings import SettingsError, settings_from, settings_table
+    from peersub.overlays.settings import settings_table
     from peersub.runtime.limits import ServingLimits
     from peersub.runtime.transport import TransportSettings
 
@@ -216,13 +214,20 @@ def _limit_settings(options: NodeOptions) -> dict[str, Any]:
             near = get_close_matches(name, known, 1)
             remedy = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
             raise CommandError(f"--limit: there is no limit {name!r}. {remedy}")
+    return {
+        part: _bounded("--limit", kind, {n: v for n, v in chosen.items() if known[n] == part})
+        for part, kind in homes.items()
+    }
+
+
+def _bounded(option: str, kind: type[S], chosen: Mapping[str, object]) -> S:
+    """Settings that are bounds, as they were chosen: each number of them is at least 1."""
+    from peersub.overlays.settings import SettingsError, settings_from
+
     try:
-        return {
-            part: settings_from(kind, {n: v for n, v in chosen.items() if known[n] == part})
-            for part, kind in homes.items()
-        }
+        return settings_from(kind, chosen, least=1)
     except SettingsError as error:
-        raise CommandError(f"--limit: {error}.") from None
+        raise CommandError(f"{option}: {error}.") from None
 
 
 def _chosen(option: str, words: tuple[str, ...]) -> dict[str, object]:

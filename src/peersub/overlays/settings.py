@@ -35,11 +35,13 @@ def settings_table(settings_class: type) -> dict[str, type]:
     return table
 
 
-def settings_from(settings_class: type[S], values: Mapping[str, object]) -> S:
+def settings_from(
+    settings_class: type[S], values: Mapping[str, object], *, least: int | None = None
+) -> S:
     """Settings with these values, the rest as by default.
 
     Raises:
-        SettingsError: an unknown name, or a value of another kind.
+        SettingsError: an unknown name, a value of another kind, or a number below `least`.
     """
     table = settings_table(settings_class)
     for name in values:
@@ -47,6 +49,10 @@ def settings_from(settings_class: type[S], values: Mapping[str, object]) -> S:
             known = ", ".join(sorted(table))
             raise SettingsError(f"there is no setting {name!r}; there are: {known}")
     read = {name: _read(name, table[name], value) for name, value in values.items()}
+    for name, number in read.items() if least is not None else ():
+        # A number that is none, "nan", is not at least anything.
+        if table[name] in (int, float) and not number >= least:  # type: ignore[operator]
+            raise SettingsError(f"{name} is at least {least}, not {number}")
     made: S = _build(settings_class, read)
     return made
 

@@ -5,7 +5,7 @@ Where a file of permissions names a limit of one client, that one holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 __all__ = ["DEFAULT_LIMITS", "ServingLimits"]
@@ -34,11 +34,6 @@ class ServingLimits:
     """Units of the filters of one client, plain ones left out."""
     client_bytes_max: int = 64 * _MEGABYTE
     """Of the events that wait for one client, and likewise of its publications."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if getattr(self, each.name) < 1:
-                raise ValueError(f"{each.name} is at least 1")
 
 
 DEFAULT_LIMITS: Final = ServingLimits()
