@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from peersub.filters import Filter
 from peersub.overlays.core.link_messages import Heartbeat
 from peersub.overlays.core.publication import Publication
 from peersub.runtime.connection import Connection, ConnectionSettings
 from peersub.runtime.counters import Counters
+from peersub.runtime.turns import Turns
 from peersub.wire import encode
-from peersub.wire.client_messages import Delivered
+from peersub.wire.client_messages import Delivered, SubscribeWanted
 
 HEARTBEAT = encode(Heartbeat())
 
@@ -67,6 +69,23 @@ def test_heartbeats_are_heard_and_counted_however_they_are_cut(size):
         assert not connection.is_in_doubt(clock[0])
     assert (connection.frames_in, connection.bytes_in) == (20, len(data))
     assert connection.handler.messages == []
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_heartbeats_among_what_waits_for_its_turn_are_no_messages(in_order):
+    async def hear():
+        turns = Turns()
+        connection, _ = opened()
+        connection.read_in_turns(turns, in_order=in_order)
+        wanted = [SubscribeWanted(number, Filter("a > 1")) for number in range(3)]
+        connection.data_received(b"".join(encode(each) + HEARTBEAT for each in wanted))
+        assert connection.frames_in == 3, "heartbeats are read at once"
+        while connection._has_aside:
+            await asyncio.sleep(0)
+        assert connection.handler.messages == wanted
+        assert connection.frames_in == 6
+
+    asyncio.run(hear())
 
 
 @pytest.mark.parametrize("congested_bytes", [100, 256 * 1_024, 1_024 * 1_024])

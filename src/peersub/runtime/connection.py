@@ -31,7 +31,7 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import Liveness, LivenessSettings
 from peersub.runtime.turns import Turns
 from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
-from peersub.wire.frames import FILTER_TAGS, write_frames
+from peersub.wire.frames import FILTER_TAGS, tag_told, write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = ["HUNG_UP", "Connection", "ConnectionSettings", "Handler"]
@@ -56,6 +56,7 @@ HUNG_UP: Final = "the other side closed the connection"
 """Why a connection ended that the other side ended, and said nothing."""
 _SOCKET_BYTES: Final = 256 * 1_024
 _HEARTBEAT: Final = encode(Heartbeat())
+_HEARTBEAT_TAG: Final = tag_told(Heartbeat())
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,8 @@ class Connection(asyncio.Protocol):
             return False
         if not tag:
             self._turns.give_way()
+        if tag == _HEARTBEAT_TAG:
+            return False
         return tag in FILTER_TAGS or (self._has_aside and (self._is_in_order or tag > 0))
 
     @property
