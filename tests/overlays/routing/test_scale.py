@@ -243,6 +243,22 @@ def test_of_many_that_come_at_once_the_first_are_ready_before_the_last_are_told(
     assert told_at_first[0] <= 4 * 32
 
 
+def test_of_many_that_come_faster_than_they_are_told_the_first_do_not_wait_for_the_last():
+    network, home, other = pair(
+        rows_per_turn=8, rows_told_per_turn=4, rows_per_message=4, rows_per_lot=16
+    )
+    told, lags = network.peers[other].table(home), []
+    for number in range(800):
+        network.peers[home].subscribe(f"s{number}", wanted(number))
+        if not number % 8:
+            network.flush(home)
+            network.step()
+            lags.append(told.rows.entry_count - len(network.ready))
+    network.run()
+    assert len(network.ready) == 800
+    assert max(lags) <= 4 * 16
+
+
 @pytest.mark.parametrize("rows_per_lot", [512, 7])
 @pytest.mark.parametrize("seed", range(5))
 def test_ready_are_only_those_whose_rows_were_told_also_if_they_came_during_an_update(

@@ -97,16 +97,16 @@ class Combination:
         self.begin(source, new)
         self.work(None)
 
-    def begin(self, source: Source, new: Rows, rows_max: int | None = None) -> bool:
+    def begin(self, source: Source, new: Rows, rows_max: int | None = None) -> Rows:
         """The same, but for the work with the rows that change: `work` does it, in parts.
 
-        With `rows_max` as far as so many changed rows, or a few more; whether that is all.
+        With `rows_max` as far as so many changed rows, or a few more; the rows that it comes to.
         """
-        old, wanted = self._sources.get(source, NO_ROWS), new
+        old = self._sources.get(source, NO_ROWS)
         if new is old:
-            return True
+            return new
         if rows_max is not None and self._combined.follows_changes:
-            new = old.towards(wanted, rows_max)
+            new = old.towards(new, rows_max)
         if new is NO_ROWS:
             del self._sources[source]
         else:
@@ -114,7 +114,7 @@ class Combination:
         self._combined.replace(source, old, new)
         if new.control != old.control:
             self._control.replace(source, new.control or None)
-        return new is wanted
+        return new
 
     @property
     def is_complete(self) -> bool:

@@ -5,8 +5,10 @@ Changes are worked out in lots. What comes meanwhile belongs to the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections import deque
+from collections.abc import Callable, Mapping
 from itertools import takewhile
+from math import inf
 
 from peersub.overlays.core.identity import PeerId
 
@@ -20,7 +22,7 @@ class Lots:
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
-        self._arrived: dict[PeerId, int] = {}
+        self._arrived: dict[PeerId, deque[tuple[int, int]]] = {}
         self._taken_names: dict[str, None] = {}
         self._taken_arrived: dict[PeerId, int] = {}
 
@@ -33,9 +35,9 @@ class Lots:
         """A subscription is new."""
         self._names[name] = None
 
-    def add_update(self, peer: PeerId, number: int) -> None:
-        """The peer has told its rows up to this number."""
-        self._arrived[peer] = number
+    def add_update(self, peer: PeerId, number: int, version: int) -> None:
+        """The peer has told its rows up to this number: since then they have this version."""
+        self._arrived.setdefault(peer, deque()).append((number, version))
 
     def name_gone(self, name: str) -> None:
         """The subscription has ended."""
@@ -48,13 +50,19 @@ class Lots:
         self._taken_arrived.pop(peer, None)
 
     def take(
-        self, is_in: Callable[[str], bool] | None = None, behind: Container[PeerId | None] = ()
+        self,
+        is_in: Callable[[str], bool] | None = None,
+        versions: Mapping[PeerId, int] | None = None,
     ) -> None:
-        """All is in the present lot; of the names only the first of which `is_in` holds, and no
-        update of peers that are behind: some of their rows belong to the next.
+        """All is in the present lot; of the names only the first of which `is_in` holds, and of
+        the peers that have a version here the updates up to that: further rows belong to the next.
         """
-        for peer in [peer for peer in self._arrived if peer not in behind]:
-            self._taken_arrived[peer] = self._arrived.pop(peer)
+        for peer, arrived in list(self._arrived.items()):
+            version = inf if versions is None else versions.get(peer, inf)
+            while arrived and arrived[0][1] <= version:
+                self._taken_arrived[peer] = arrived.popleft()[0]
+            if not arrived:
+                del self._arrived[peer]
         for name in tuple(self._names if is_in is None else takewhile(is_in, self._names)):
             del self._names[name]
             self._taken_names[name] = None

@@ -298,7 +298,7 @@ class FilterMaintenance:
             return
         self._changed[peer] = None
         if outcome is Outcome.APPLIED:
-            self._lots.add_update(peer, message.number)
+            self._lots.add_update(peer, message.number, table.rows.version)
             self._mismatches.pop(peer, None)
             return
         if outcome is Outcome.WHOLE_MISMATCH:
@@ -365,16 +365,22 @@ class FilterMaintenance:
     def _take_changes(self) -> Combination:
         """Let the combination know which tables have changed, unless it is busy with others."""
         combination = self._current_combination()
-        if self._changed and combination.is_complete:
+        # What comes faster than it is told must not be told all at once, when nothing comes.
+        if self._changed and combination.is_complete and not self._due:
             changed, self._changed = self._changed, {}
             rows_max = self.settings.rows_per_lot
+            versions: dict[PeerId, int] = {}
             for source in changed:
-                if not combination.begin(source, self._rows_of(source, rows_max), rows_max):
+                rows = self._rows_of(source, rows_max)
+                reached = combination.begin(source, rows, rows_max)
+                if reached is not rows:
                     self._changed[source] = None
+                    if source is not None:
+                        versions[source] = reached.version
             self._replaced.update(changed)
             if self._local.is_behind:
                 self._changed[None] = None
-            self._lots.take(self._local.is_worked_out, self._changed)
+            self._lots.take(self._local.is_worked_out, versions)
         return combination
 
     def _work(self) -> None:

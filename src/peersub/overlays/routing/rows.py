@@ -111,11 +111,14 @@ class _Version:
 
     __slots__ = (
         *("__weakref__", "_by_key", "_copied", "_later", "_linked", "_sorted", "_total"),
-        *("asked", "count", "index", "unasked", "unindexed"),
+        *("asked", "count", "index", "number", "unasked", "unindexed"),
     )
 
-    def __init__(self, entries: tuple[Entry, ...] | None, total: int | None = None) -> None:
+    def __init__(
+        self, entries: tuple[Entry, ...] | None, total: int | None = None, number: int = 0
+    ) -> None:
         self._sorted = entries
+        self.number = number
         self._by_key: dict[EntryKey, Entry] | None = None
         self._later: _Link | None = None
         self._linked = 0
@@ -194,7 +197,7 @@ class _Version:
             total += (_hash(entry) if entry is not None else 0) - (_hash(known) if known else 0)
         if not before:
             return self
-        version = _Version(None, total % _MODULUS)
+        version = _Version(None, total % _MODULUS, self.number + 1)
         self._hand_over(version, before, after)
         mine = version.by_key()
         for key in before:
@@ -464,6 +467,11 @@ class Rows:
     def entry_change_to(self, new: Rows) -> tuple[list[Entry], list[EntryKey]]:
         """`change_to` for the rows for events alone."""
         return self._version.change_to(new._version)
+
+    @property
+    def version(self) -> int:
+        """Of rows that became others by changes, the later ones have a larger number."""
+        return self._version.number
 
     def towards(self, new: Rows, rows_max: int) -> Rows:
         """The new rows, or those after so many changed rows, or a few more, on the way to them."""
