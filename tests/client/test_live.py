@@ -17,6 +17,7 @@ from peersub.client import (
 from peersub.client.entrances import client_of
 from peersub.overlays.settings import SettingsError
 from peersub.runtime.live_node import StartError
+from peersub.runtime.security.errors import SecurityError
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 from peersub.wire import encode, encode_batch
@@ -225,6 +226,15 @@ async def test_a_node_that_cannot_begin_says_why():
     async with join() as node:
         with pytest.raises(StartError, match="cannot listen"):
             await join(listen=node.node)
+
+
+@on_loop
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.9:7001"])
+async def test_a_node_that_others_reach_wants_a_certificate_or_to_be_insecure(listen):
+    with pytest.raises(SecurityError, match=r"without TLS .* insecure=True"):
+        await join(listen=listen, advertise="127.0.0.1:7001")
+    with pytest.raises(StartError, match="cannot listen on"):
+        await join(listen="192.0.2.9:7001", insecure=True)
 
 
 @on_loop

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from peersub.overlays.core.effects import Effect
     from peersub.runtime.client_gate import ClientGate
     from peersub.runtime.live_node import LiveNode
-    from peersub.runtime.security.settings import TlsSettings
     from peersub.runtime.settings import NodeSettings
 
 __all__ = ["run_node"]
@@ -47,26 +46,17 @@ def run_node(options: NodeOptions, config: str | None, *, as_json: bool) -> int:
     set_up_logging(options.log_level or "info", options.log_format or "text")
     settings = node_settings(options)
     tls = tls_settings(options.tls, options.tls_key, options.tls_ca)
-    _check_security(options, settings.listen, tls)
+    if options.permissions is not None and tls is None:
+        raise CommandError("--permissions go by the names in certificates. Give --tls as well.")
     with _traced(options.trace, settings) as trace:
         observer = None if trace is None else trace.observe
         permissions = None if options.permissions is None else Path(options.permissions)
-        node, gate = served_node(settings, tls, permissions, observer)
+        insecure = bool(options.insecure)
+        node, gate = served_node(settings, tls, permissions, observer, insecure=insecure)
         if trace is not None:
             trace.node = node
         with keep_waits_short():
             return asyncio.run(_serve(node, gate, as_json=as_json))
-
-
-def _check_security(options: NodeOptions, listen: str, tls: TlsSettings | None) -> None:
-    from peersub.runtime.addresses import split_address
-    from peersub.runtime.security.settings import binding_refusal
-
-    refusal = binding_refusal(split_address(listen)[0], tls)
-    if refusal is not None and not options.insecure:
-        raise CommandError(f"{refusal}.")
-    if options.permissions is not None and tls is None:
-        raise CommandError("--permissions go by the names in certificates. Give --tls as well.")
 
 
 class _Trace:

@@ -62,6 +62,7 @@ def join(
     copies: int = 2,
     tls: TlsSettings | None = None,
     permissions: Permissions | str | Path | None = None,
+    insecure: bool = False,
     settings: Mapping[str, object] | None = None,
     name: str = "",
     publisher: Publisher | str | None = None,
@@ -81,16 +82,19 @@ def join(
         data: the folder in which the node keeps its word over restarts.
         copies: nodes on whose disks an event is for each durable subscription before it is
             acknowledged; a node that is alone needs 1.
-        tls: the files of the node's certificate; without, everybody who reaches it is let in.
+        tls: the files of the node's certificate; without, everybody who reaches it is let in, so
+            it listens on loopback alone.
         permissions: what clients of the node may do, or a file that says so. Without, a node with
             `tls` takes no clients but this one and nodes; `Permissions.unbounded()` takes all that
             have a certificate.
+        insecure: lets a node without `tls` listen where other machines reach it.
         settings: settings of the overlay, by name.
         name: of this client, for people.
         publisher: whose events this client publishes, as for `connect`.
 
     Raises:
-        SecurityError: when entered: the files of `tls` cannot be used.
+        SecurityError: when entered: the files of `tls` cannot be used, or there are none, and other
+            machines could reach the node.
         PermissionsError: when entered: the file of permissions cannot be used.
         ValueError: there are permissions, and no `tls`: they go by the names in certificates.
         StartError: when entered: the address cannot be used, or nobody lets the node in.
@@ -111,7 +115,7 @@ def join(
     )
 
     async def enter() -> NodeClient:
-        return await client_of(chosen, name, tls, permissions, publisher)
+        return await client_of(chosen, name, tls, permissions, publisher, insecure=insecure)
 
     return Entrance(enter)
 
@@ -122,6 +126,8 @@ async def client_of(
     tls: TlsSettings | None = None,
     permissions: Permissions | str | Path | None = None,
     publisher: Publisher | str | None = None,
+    *,
+    insecure: bool = False,
 ) -> NodeClient:
     """Start a node, and be its first client; closing the client ends the node."""
     if isinstance(permissions, str):
@@ -131,7 +137,7 @@ async def client_of(
 
         permissions = Granted.nobody()
     session = Session(name, publisher=_publisher(publisher), reconnects=False)
-    node, gate = served_node(settings, tls, permissions)
+    node, gate = served_node(settings, tls, permissions, insecure=insecure)
     await node.start()
     await session.greet(LocalLink(session, gate, on_lost=session.close))
     return NodeClient(session, node.stop)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from peersub.runtime.addresses import split_address
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import DoorLimits, NetworkName
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.clock import Clock
 from peersub.runtime.live_node import LiveNode
 from peersub.runtime.logs import NodeLog
+from peersub.runtime.security.errors import SecurityError
 from peersub.runtime.security.permissions import Permissions
+from peersub.runtime.security.settings import binding_refusal
 from peersub.runtime.settings import NodeSettings
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ def served_node(
     tls: TlsSettings | None = None,
     permissions: Permissions | Path | None = None,
     observer: Observer | None = None,
+    *,
+    insecure: bool = False,
 ) -> tuple[LiveNode, ClientGate]:
     """A node that takes clients as soon as it is started, and its gate.
 
@@ -41,12 +46,16 @@ def served_node(
         tls: the files of its certificate, if it is to ask for those of others.
         permissions: what clients may do, or a file that says so; everything, without.
         observer: is told each cause with its effects, for a trace.
+        insecure: whether it may listen where others reach it, without a certificate.
 
     Raises:
-        SecurityError: the files of the certificate cannot be used.
+        SecurityError: the files of the certificate cannot be used, or there should be some.
         PermissionsError: the file of permissions cannot be used.
         SettingsError: there is no such overlay, or setting.
     """
+    refusal = None if insecure else binding_refusal(split_address(settings.listen)[0], tls)
+    if refusal is not None:
+        raise SecurityError(f"{refusal}.")
     security: NodeSecurity | None = None
     if tls is not None:
         from peersub.runtime.node_security import NodeSecurity as Secured

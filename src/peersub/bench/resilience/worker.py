@@ -151,6 +151,7 @@ class Worker:
             settings,
             None if tls is None else TlsSettings.beside(Path(tls)),
             None if permissions is None else Path(permissions),
+            insecure=True,  # In a network namespace of its own it has an address of that.
         )
         self._teller = Teller()
         self._publishing: asyncio.Task[None] | None = None

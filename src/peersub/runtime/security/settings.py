@@ -52,7 +52,8 @@ def binding_refusal(host: str, tls: TlsSettings | None) -> str | None:
     where = host or "all addresses"
     return (
         f"listening on {where} without TLS lets anybody who can reach it publish and subscribe. "
-        "Give --tls FILE (peersub certs makes it), listen on 127.0.0.1, or say --insecure"
+        "Give --tls FILE (peersub certs makes it), listen on 127.0.0.1, or say --insecure "
+        "(in a program: tls= or insecure=True)"
     )
 
 
