@@ -12,10 +12,12 @@ from peersub import Publisher, connect, join
 from peersub.client import (
     ClientError,
     ConnectError,
+    PublishFailedError,
     SubscriptionEndedError,
 )
 from peersub.client.entrances import client_of
 from peersub.overlays.settings import SettingsError
+from peersub.runtime.limits import ServingLimits
 from peersub.runtime.live_node import StartError
 from peersub.runtime.security.errors import SecurityError
 from peersub.runtime.serving import served_node
@@ -340,3 +342,20 @@ async def test_what_a_client_says_while_its_node_ends_goes_to_the_next(monkeypat
         await publishing
         await subscription.ready()
     assert failures == []
+
+
+@on_loop
+async def test_an_event_that_a_node_never_takes_is_refused_with_the_bound():
+    limits = ServingLimits(client_bytes_max=200_000)
+    client = await client_of(NodeSettings(limits=limits))
+    async with connect(client.node) as light:
+        heard = []
+        light.on_connection(heard.append)
+        for delivery in ("best_effort", "at_least_once"):
+            with pytest.raises(
+                PublishFailedError, match="too large for this node: it takes 198,976"
+            ):
+                await light.publish({}, body=bytes(5_000_000), delivery=delivery, timeout=20)
+        await light.publish({}, body=bytes(190_000))
+        assert heard == []
+    await client.close()

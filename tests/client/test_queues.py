@@ -37,7 +37,7 @@ KILOBYTE = 1_024
 def client_of(node, queued, publishing=None, *, columns=False):
     """A door whose client has these shares, and its connection."""
     connection = Listed()
-    usage = Usage(queued.share(), None if publishing is None else publishing.share())
+    usage = Usage(queued.share(), (publishing or ByteBudget(10**9, 10**9)).share())
     door = ClientDoor(node, connection, NetworkName("chord", "net"), label="c", usage=usage)
     door.label = f"c{id(door)}"
     door.on_messages([ClientHello(CLIENT_VERSION, (BATCHES,) if columns else (), "")])
@@ -201,6 +201,12 @@ async def test_publications_that_have_not_ended_are_bounded_in_bytes():
     assert "bytes have not ended" in refused.failures[0][1]
     node.answer()
     assert budget.used == 0
+    connection.sent.clear()
+    large = sealed(Publication("large", {}, bytes(20 * KILOBYTE)))
+    door.on_messages([PublishWanted(large, 11)])
+    await settle()
+    (refused,) = connection.taken(PublishEnded)
+    assert "too large" in refused.failures[0][1] and "19,456 bytes" in refused.failures[0][1]
     door.on_messages([PublishWanted(events[9], 10)])
     door.on_lost("gone")
     assert budget.used == 0

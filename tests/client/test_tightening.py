@@ -47,13 +47,13 @@ def files(tmp_path_factory):
 
 @asynccontextmanager
 async def network(files, folder, text):
-    """Two nodes, of which the first has a folder and goes by a file of permissions."""
+    """Two nodes with folders, of which the first goes by a file of permissions."""
     file = folder / "permissions.toml"
     file.write_text(text)
     settings = NodeSettings(data=folder / "data")
     first, gate = served_node(settings, files["n1"], file)
     await first.start()
-    second, _ = served_node(NodeSettings(join=(first.name,)), files["n2"])
+    second, _ = served_node(NodeSettings(join=(first.name,), data=folder / "second"), files["n2"])
     await second.start()
 
     async def tighten(text):

@@ -22,10 +22,12 @@ from peersub.client.connection_events import ConnectionEvent, ConnectionEvents
 from peersub.client.errors import ClientError, ConnectError
 from peersub.client.publisher import Publisher
 from peersub.runtime.client_outbox import PLACE_TYPE
+from peersub.runtime.client_texts import too_large
 from peersub.runtime.clock import Clock
 from peersub.runtime.handed_events import HandedEvents
 from peersub.wire.client_messages import (
     BATCHES,
+    BYTES,
     CLIENT_VERSION,
     ELSEWHERE,
     KEYS,
@@ -195,6 +197,8 @@ class Session:
         """Those of subscriptions that are not durable: their nodes remember none of them."""
         self._now_ms = Clock().now_ms
         self._open: dict[int, _Open] = {}
+        self._bytes_max: int | None = None
+        """The largest event that the node takes; None, and it takes what can travel."""
         self._seen: dict[int, int] = {}
         """Of those that end next, how many of their events were not new."""
         self._sent_again: set[int] = set()
@@ -286,6 +290,8 @@ class Session:
         if self._greeting is None or self._greeting.done():
             return
         is_other = self.welcome is not None and self.welcome.node != welcome.node
+        bounds = [each for each in welcome.features if each.startswith(BYTES)]
+        self._bytes_max = int(bounds[0].removeprefix(BYTES)) if bounds else None
         self.welcome = welcome
         self._is_greeted = True
         self._greeting.set_result(welcome)
@@ -303,6 +309,10 @@ class Session:
         now_ms, takes_keys = self._now_ms(), self._takes_keys
         wanted: list[Message] = []
         for number, each in list(self._open.items()):
+            refusal = self._refusal_of(each.published)
+            if refusal is not None:
+                self._end(number, refusal)
+                continue
             if each.sent_ms is None:
                 self._open[number] = each._replace(sent_ms=now_ms)
             elif now_ms - each.sent_ms <= SEND_AGAIN_MS:
@@ -496,6 +506,10 @@ class Session:
             if not self._is_greeted and each.delivery is Delivery.BEST_EFFORT:
                 owner.ended(each, "there is no connection to the node at the moment")
                 continue
+            refusal = self._refusal_of(each)
+            if refusal is not None:
+                owner.ended(each, refusal)
+                continue
             number = next(self._numbers)
             entry = self._open[number] = _Open(self.publisher.identify(each), owner, size, sent_ms)
             self._open_bytes += size
@@ -503,6 +517,12 @@ class Session:
             if self._is_greeted:
                 wanted.append(entry.wanted(number, takes_keys=self._takes_keys))
         self.send(wanted)
+
+    def _refusal_of(self, published: Publication | Batch) -> str | None:
+        """Why the node will never take it: it is larger than all that it takes of a client."""
+        if self._bytes_max is None or published.size <= self._bytes_max:
+            return None
+        return too_large(published.size, self._bytes_max)
 
     @property
     def _takes_keys(self) -> bool:

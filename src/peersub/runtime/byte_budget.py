@@ -18,6 +18,8 @@ __all__ = ["ENTRY_BYTES", "ByteBudget", "ByteShare"]
 
 ENTRY_BYTES: Final = 128
 """What it takes to hold something, beside its own bytes."""
+FRAME_BYTES: Final = 1_024
+"""What may travel with something, beside its own bytes, and is held until all of it has come."""
 
 
 class ByteBudget:
@@ -63,6 +65,11 @@ class ByteShare:
     def is_scarce(self) -> bool:
         """Whether all clients hold more than they may, but for those who have little."""
         return self._budget.used > self._budget.node_max
+
+    @property
+    def largest(self) -> int:
+        """The size of what there is room for when nothing else is held, and of its frame."""
+        return max(0, min(self._budget.client_max, self._budget.node_max) - FRAME_BYTES)
 
     def has_room(self, content: object, size: int) -> bool:
         """Whether the client may hold this, too."""

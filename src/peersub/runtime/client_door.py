@@ -252,6 +252,7 @@ class ClientDoor:
             network = self._network
             features: tuple[str, ...] = (ELSEWHERE, KEYS)
             features += (BATCHES,) if self._publications.takes_batches else ()
+            features += self._publications.bounds
             features += (MOVES,) if self._node.proposes_moves else ()
             welcome = ClientWelcome(
                 self._node.name, CLIENT_VERSION, network.overlay, network.network, features

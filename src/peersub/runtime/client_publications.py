@@ -17,14 +17,17 @@ from peersub.overlays.core.publication import Publication
 from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX
 from peersub.runtime.client_ports import ClientConnection, ClientRules, ServingNode
+from peersub.runtime.client_texts import too_large
 from peersub.runtime.logs import NodeLog
 from peersub.wire.client_messages import (
+    BYTES,
     PublishBatchWanted,
     PublishedBefore,
     PublishEnded,
     PublishWanted,
     in_network,
 )
+from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = ["ClientPublications"]
 
@@ -81,6 +84,12 @@ class ClientPublications:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What the client is told of the largest event: one that could never fit is not sent."""
+        largest = self._share.largest
+        return (f"{BYTES}{largest}",) if largest < FRAME_BYTES_MAX else ()
 
     # --- what the client says --------------------------------------------------------------------
 
@@ -155,6 +164,8 @@ class ClientPublications:
     def _no_room_for(self, content: Publication | Batch) -> str | None:
         if self._open_numbers >= self._open_max:
             return f"more than {self._open_max:,} publications have not ended"
+        if content.size > self._share.largest:
+            return too_large(content.size, self._share.largest)
         if not self._share.has_room(content, content.size):
             return (
                 f"publications of {self._share.used:,} bytes have not ended: the node takes more "

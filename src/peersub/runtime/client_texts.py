@@ -7,7 +7,7 @@ from typing import Final
 from peersub.filters.errors import excerpt_of
 from peersub.filters.filter import Filter, described
 
-__all__ = ["client_named", "narrowing_of", "text_of"]
+__all__ = ["client_named", "narrowing_of", "text_of", "too_large"]
 
 
 SAID_CHARACTERS_MAX: Final = 4_096
@@ -28,6 +28,18 @@ def narrowing_of(asked: Filter, wanted: Filter) -> str:
     if wanted is asked or wanted == asked:
         return ""
     return f"narrowed to: {excerpt_of(described(wanted), SAID_CHARACTERS_MAX)}"
+
+
+def too_large(size: int, bytes_max: int) -> str:
+    """Why an event can never be published here.
+
+    >>> too_large(3_000, 1_000)
+    'an event of 3,000 bytes is too large for this node: it takes 1,000 bytes of a client'
+    """
+    return (
+        f"an event of {size:,} bytes is too large for this node: it takes {bytes_max:,} bytes of a "
+        "client"
+    )
 
 
 def text_of(error: ValueError) -> str:

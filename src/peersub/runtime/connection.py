@@ -228,12 +228,10 @@ class Connection(asyncio.Protocol):
         self._is_in_order = in_order
 
     def _puts_aside(self, tag: int) -> bool:
-        if self._turns is None:
+        if self._turns is None or tag == _HEARTBEAT_TAG:
             return False
         if not tag:
             self._turns.give_way()
-        if tag == _HEARTBEAT_TAG:
-            return False
         return tag in FILTER_TAGS or (self._has_aside and (self._is_in_order or tag > 0))
 
     @property

@@ -31,6 +31,7 @@ from peersub.overlays.core.publication import Delivery, Publication
 
 __all__ = [
     "BATCHES",
+    "BYTES",
     "CLIENT_VERSION",
     "ELSEWHERE",
     "KEYS",
@@ -82,6 +83,11 @@ CLIENT_VERSION: Final = (1, 0)
 
 BATCHES: Final = "batches"
 """A feature of the node, and of the client: it takes many events at once, in columns."""
+
+
+BYTES: Final = "bytes="
+"""A feature of the node: the number that follows is all the bytes that it takes of an event, or of
+a batch, of this client, where that is less than the wire carries."""
 
 
 ELSEWHERE: Final = "elsewhere"

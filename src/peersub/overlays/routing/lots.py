@@ -52,7 +52,7 @@ class Lots:
     def take(
         self,
         is_in: Callable[[str], bool] | None = None,
-        versions: Mapping[PeerId, int] | None = None,
+        versions: Mapping[PeerId | None, int] | None = None,
     ) -> None:
         """All is in the present lot; of the names only the first of which `is_in` holds, and of
         the peers that have a version here the updates up to that: further rows belong to the next.

@@ -111,7 +111,6 @@ class FilterMaintenance:
         self._outgoing: dict[PeerId, list[Message]] = {}
         self._effects: list[Effect] = []
         self._mismatches: dict[PeerId, int] = {}
-        # Readiness, and collecting over time.
         self._ready: dict[str, None] = {}
         self._is_ready_held = False
         self._pace = Pace(settings.burst_ms)
@@ -275,9 +274,7 @@ class FilterMaintenance:
         if complaint is not None:
             self._effects.append(Drop(complaint, peer=peer))
             return
-        publisher = self._publishers.get(peer)
-        if publisher is None:
-            publisher = self._publishers[peer] = Publisher()
+        publisher = self._publishers.setdefault(peer, Publisher())
         publisher.scope = message.scope
         publisher.version = message.version
         self._answers[peer] = None
@@ -369,14 +366,13 @@ class FilterMaintenance:
         if self._changed and combination.is_complete and not self._due:
             changed, self._changed = self._changed, {}
             rows_max = self.settings.rows_per_lot
-            versions: dict[PeerId, int] = {}
+            versions: dict[Source, int] = {}
             for source in changed:
                 rows = self._rows_of(source, rows_max)
                 reached = combination.begin(source, rows, rows_max)
                 if reached is not rows:
                     self._changed[source] = None
-                    if source is not None:
-                        versions[source] = reached.version
+                    versions[source] = reached.version
             self._replaced.update(changed)
             if self._local.is_behind:
                 self._changed[None] = None
@@ -514,8 +510,8 @@ class FilterMaintenance:
         table = self._tables.get(peer)
         if table is None:
             return True
-        pooled_from = self.settings.pooled_from
-        if not control and table.is_known and table.rows.entry_count >= pooled_from:
+        is_large = table.rows.entry_count >= self.settings.pooled_from
+        if not control and table.is_known and is_large:
             combination = self._take_changes()
             if combination.is_indexed and peer in self._changed:
                 return True  # Until its rows have their turn.
