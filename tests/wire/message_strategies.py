@@ -126,7 +126,8 @@ def plain(value: Any) -> Any:
         return (type(value).__name__, *parts)
     if isinstance(value, tuple):
         return (type(value).__name__, *map(plain, value))
-    return (type(value).__name__, value)
+    # A damaged float may be no number, which equals nothing.
+    return (type(value).__name__, repr(value) if isinstance(value, float) else value)
 
 
 def spelled(value: Any) -> Any:

@@ -380,6 +380,26 @@ def test_rows_that_change_while_others_are_taken_in_cost_no_copy(monkeypatch):
     assert pool.rows([peer], NOWHERE).entries == table.entries
 
 
+def test_a_publisher_that_is_told_now_and_then_costs_no_whole_table(monkeypatch):
+    made = []
+    chosen = Pool._chosen
+    monkeypatch.setattr(Pool, "_chosen", lambda *given: made.append(1) or chosen(*given))
+    pool, peer = Pool(CoveringOrder(), None), PeerId("a", 1)
+    table, sent = NO_ROWS, NO_ROWS
+    for begin in range(0, 4_000, 20):
+        new = table.changed([Entry("", wanted(begin + number)) for number in range(20)], [])
+        pool.replace(peer, table, new)
+        pool.work(None)
+        pool.rows([], NOWHERE)
+        table = new
+        if not begin % 800:
+            # In between its view has followed more often than it was asked for.
+            told = pool.rows([peer], NOWHERE)
+            sent = sent.changed(*sent.change_to(told))
+            assert sent == told == table
+    assert len(made) == 2
+
+
 # --- batches -----------------------------------------------------------------------------------
 
 

@@ -44,7 +44,8 @@ VIEWS_MAX: Final = 64
 """Sets of served edges for which rows are kept: more than a peer has publishers. Beyond, the oldest
 goes: most likely its publisher is gone."""
 LOG_MAX: Final = 128
-"""Changed rows that a view may lag behind; then it follows, or goes if nobody asks for it."""
+"""Changed rows that a view may lag behind; then it follows. One that nobody asks for goes when it
+has followed as many as it has rows: to make it anew costs no more."""
 FOLDS_MAX: Final = 4_096
 """Prefixes of served edges for which a fold is kept."""
 
@@ -173,13 +174,18 @@ _NO_REACHES: Final[dict[int, Scope]] = {}
 class _View:
     """The rows for one choice of sources, as of some place in the log of changes."""
 
-    __slots__ = ("at", "is_asked", "rows")
+    __slots__ = ("at", "rows", "unasked")
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.at = 0
-        self.is_asked = True
-        """Whether a publisher was sent these rows since all views last had to follow."""
+        self.unasked = 0
+        """Changed rows that it followed since a publisher was last sent its rows."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether to follow costs less than to make it anew when it is asked for."""
+        return self.unasked <= max(LOG_MAX, self.rows.entry_count)
 
 
 class Pool:
@@ -366,10 +372,11 @@ class Pool:
                     again["", digest] = None
         self._log += again
         if len(self._log) > LOG_MAX:
-            self._views = {key: view for key, view in self._views.items() if view.is_asked}
+            self._views = {key: view for key, view in self._views.items() if view.pays}
             for (mask, scope), view in self._views.items():
+                view.unasked += len(self._log) - view.at
                 self._refresh(view, mask, scope)
-                view.at, view.is_asked = 0, False
+                view.at = 0
             self._log.clear()
 
     def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
@@ -386,7 +393,7 @@ class Pool:
             view.at = len(self._log)
         elif view.at < len(self._log):
             self._refresh(view, mask, scope)
-        view.is_asked = True
+        view.unasked = 0
         return view.rows
 
     def _chosen(self, keys: Iterable[EntryKey], mask: int, scope: Scope) -> tuple[Entry, ...]:
