@@ -1,6 +1,7 @@
 """Filters that cost much: what doors and connections make of them, and who gets a budget."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -47,6 +48,12 @@ def product(pairs: int, value: str = "k") -> Filter:
 TOO_DEAR, DEAR = product(10), product(7)
 
 
+@pytest.fixture
+def on_loop_only(monkeypatch):
+    """Dear filters are worked out where they come."""
+    monkeypatch.setattr("peersub.runtime.filter_budget.OFF_LOOP_UNITS", 10**9)
+
+
 def received(message):
     """The message as it comes over a wire."""
     (read,) = FrameDecoder().feed(encode(message))
@@ -81,6 +88,7 @@ class Forbidding(PermittedRules):
 # --- one filter ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_what_is_too_dear_is_refused_before_permission_is_asked(is_read):
@@ -112,6 +120,7 @@ def test_a_product_with_a_permission_is_priced_before_it_is_built(monkeypatch):
         permission.narrow(DEAR)
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_what_is_too_dear_once_narrowed_is_refused():
     rules = PermittedRules(
@@ -132,6 +141,7 @@ def test_text_that_multiplies_out_is_refused_by_the_language():
 # --- budgets ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_a_client_has_a_budget_and_gets_it_back():
     units = DEAR.price.units
@@ -150,6 +160,7 @@ async def test_a_client_has_a_budget_and_gets_it_back():
     assert budget.spent == 0 and budget.status()["refused"] == 1
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_all_clients_share_the_budget_of_a_node_and_identities_share_theirs():
     units = DEAR.price.units
@@ -169,6 +180,7 @@ async def test_all_clients_share_the_budget_of_a_node_and_identities_share_their
     assert not refusals(refused) and budget.spent == 2 * units
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_a_durable_subscription_that_is_not_changed_keeps_the_share_it_had():
     budget, node = FilterBudget(), FakeNode()
@@ -182,6 +194,7 @@ async def test_a_durable_subscription_that_is_not_changed_keeps_the_share_it_had
     assert budget.spent == product(3).price.units
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_what_a_client_is_told_of_a_narrowed_filter_fits_into_a_message():
     long = Filter("a IN (" + ", ".join(f"'{n:03}{'x' * 180}'" for n in range(150)) + ") OR b = 1")
@@ -192,6 +205,7 @@ async def test_what_a_client_is_told_of_a_narrowed_filter_fits_into_a_message():
     assert state.detail.startswith("narrowed to: ") and len(encode(state)) < 16_384
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_a_durable_subscription_keeps_its_share_until_it_is_given_up():
     budget, node = FilterBudget(), FakeNode()
@@ -206,6 +220,7 @@ async def test_a_durable_subscription_keeps_its_share_until_it_is_given_up():
     assert budget.spent == 0
 
 
+@pytest.mark.usefixtures("on_loop_only")
 @on_loop
 async def test_a_subscription_that_the_node_refuses_takes_no_share():
     budget, node = FilterBudget(), FakeNode()
@@ -274,6 +289,11 @@ class Asked:
     def __init__(self):
         self.works = []
         self.ask = self.works.append
+
+    def run_off_loop(self, work, on_done):
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(work())
+        on_done(done)
 
     def give_way(self): ...
 
@@ -439,6 +459,141 @@ async def test_the_longest_turn_of_the_loop_is_told():
     sum(range(300_000))
     await settle()
     assert monitor.status()["turn_cpu_ms_max"] > 1
+
+
+# --- off the loop ------------------------------------------------------------------------------
+
+
+SOME, OTHERS = (
+    Permissions.parse(f'[default]\npublish = true\nsubscribe = "{name} = 1 OR q = 1"')
+    for name in "po"
+)
+
+
+class Thread:
+    """Does what turns have it do when the test says so."""
+
+    def __init__(self, monkeypatch):
+        self.works = []
+        turns = Turns.of_running_loop()
+        monkeypatch.setattr(turns, "run_off_loop", lambda *work: self.works.append(work))
+
+    def end_one(self):
+        work, on_done = self.works.pop(0)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(work())
+        on_done(done)
+
+
+def note_threads(monkeypatch, owner, name):
+    """The threads in which a method is called from now on."""
+    threads, method = [], getattr(owner, name)
+    monkeypatch.setattr(
+        owner, name, lambda *given: threads.append(threading.current_thread()) or method(*given)
+    )
+    return threads
+
+
+@on_loop
+async def test_a_dear_filter_is_worked_out_off_the_loop_and_nothing_overtakes_it(monkeypatch):
+    node, rules = FakeNode(), PermittedRules(SOME, lambda: 0)
+    door, connection = door_of(node, identity="ann", rules=rules)
+    threads = note_threads(monkeypatch, Filter, "_joined")
+    event = sealed(Publication("e", {}))
+    door.on_messages([SubscribeWanted(1, product(5)), PublishWanted(event, 1)])
+    door.on_messages([SubscribeWanted(2, Filter("b = 1"))])
+    assert not node.sinks and not node.published and connection.is_held
+    await until(lambda: len(node.sinks) == 2)
+    assert [name.rpartition("/")[2] for name in node.sinks] == ["1", "2"]
+    assert node.published == [event] and not connection.is_held
+    assert len(threads) == 2 and threads[0] is not threading.main_thread()
+    assert threads[1] is threading.main_thread(), "of the cheap one"
+
+
+@on_loop
+async def test_permissions_that_change_while_a_filter_is_worked_out_hold(monkeypatch):
+    thread, node, rules = Thread(monkeypatch), FakeNode(), PermittedRules(SOME, lambda: 0)
+    door, _ = door_of(node, identity="ann", rules=rules)
+    door.on_messages([SubscribeWanted(1, product(4))])
+    rules.use(OTHERS)
+    door.renew_limits()
+    thread.end_one()
+    await until(lambda: node.sinks)
+    ((wanted, _, _),) = node.sinks.values()
+    assert wanted == product(4).intersection(OTHERS.of("ann").subscribe)
+
+
+@on_loop
+async def test_a_client_that_goes_while_its_filter_is_worked_out_leaves_nothing(monkeypatch):
+    thread, node, budget = Thread(monkeypatch), FakeNode(), FilterBudget()
+    door, _ = sharing(budget, node=node)
+    door.on_messages([SubscribeWanted(1, product(4)), SubscribeWanted(2, Filter("b = 1"))])
+    door.on_lost("gone")
+    thread.end_one()
+    await settle()
+    assert not node.sinks and not thread.works and budget.spent == 0
+
+
+@on_loop
+@pytest.mark.parametrize("is_sound", [True, False])
+async def test_large_frames_of_clients_are_read_off_the_loop_in_order(monkeypatch, is_sound):
+    threads = note_threads(monkeypatch, FrameDecoder, "read")
+    connection, handler, transport = connection_with(Turns())
+    dear = bytearray(encode(SubscribeWanted(1, DEAR)))
+    if not is_sound:
+        dear[-200:] = bytes(200)
+    connection.data_received(bytes(dear) + encode(StateWanted(2)))
+    connection.data_received(encode(StateWanted(3)))
+    assert handler.groups == []
+    if is_sound:
+        await until(lambda: len(handler.groups) == 3)
+        assert handler.groups == [[1], [2], [3]] and connection.frames_in == 3
+    else:
+        await until(lambda: transport.is_aborted)
+    assert threads[0] is not threading.main_thread()
+
+
+@on_loop
+async def test_what_is_read_when_its_connection_is_gone_is_dropped(monkeypatch):
+    thread = Thread(monkeypatch)
+    connection, handler, _ = connection_with(Turns.of_running_loop())
+    connection.data_received(encode(SubscribeWanted(1, DEAR)) * 2)
+    await until(lambda: thread.works)
+    connection.connection_lost(None)
+    thread.end_one()
+    await settle()
+    assert handler.groups == [] and not thread.works
+
+
+@on_loop
+async def test_a_thread_rests_between_its_works_while_events_pass():
+    rests, clock, done = [], [0.0], []
+    loop, turns = asyncio.get_running_loop(), Turns(lambda: clock[0])
+
+    def work():
+        clock[0] += 0.01
+
+    later = loop.call_later
+
+    def rest(delay_s, then, *given):
+        if then == turns._begin_off_loop:
+            rests.append(delay_s)
+            delay_s = 0
+        return later(delay_s, then, *given)
+
+    loop.call_later = rest
+    try:
+        for _ in range(2):
+            turns.run_off_loop(work, done.append)
+        await until(lambda: len(done) == 2)
+        assert rests == [0, 0]
+        turns.give_way()
+        for _ in range(3):
+            turns.run_off_loop(work, done.append)
+        await until(lambda: len(done) == 5)
+        assert rests[2:] == [pytest.approx(REST_SHARE * 0.01)] * 3
+    finally:
+        del loop.call_later
 
 
 # --- a live node -----------------------------------------------------------------------------

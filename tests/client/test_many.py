@@ -13,7 +13,8 @@ from peersub.client import session as session_module
 from peersub.client import subscription as subscription_module
 from peersub.overlays.core.publication import Publication
 from peersub.runtime import turns as turns_module
-from peersub.runtime.client_door import CHANGES_AT_ONCE, ClientDoor
+from peersub.runtime.client_door import ClientDoor
+from peersub.runtime.client_inbox import CHANGES_AT_ONCE
 from peersub.runtime.client_ports import NetworkName
 from peersub.runtime.turns import Turns
 from peersub.wire import sealed

@@ -366,7 +366,8 @@ async def test_what_nobody_consumes_for_too_long_ends_over_restarts_too():
 
 
 @on_loop
-async def test_filters_that_are_narrowed_anew_are_priced_anew():
+async def test_filters_that_are_narrowed_anew_are_priced_anew(monkeypatch):
+    monkeypatch.setattr("peersub.runtime.filter_budget.OFF_LOOP_UNITS", 10**9)
     here = Gated(ALL)
     budget = here.gate._budget
     dear, plain = " AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(7)), "n > 0"
@@ -389,6 +390,7 @@ OTHER = "(p = 1 OR q = 1) AND (r = 1 OR s = 1) AND (t = 1 OR u = 1)"
 
 @on_loop
 async def test_many_dear_filters_are_narrowed_anew_by_turns(monkeypatch):
+    monkeypatch.setattr("peersub.runtime.filter_budget.OFF_LOOP_UNITS", 10**9)
     here = Gated(ALL)
     dear = " AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(5))
     here.client("ann", *(wanted(n, f"{dear} AND c = {n}") for n in range(1, 9)))

@@ -80,7 +80,7 @@ def test_heartbeats_among_what_waits_for_its_turn_are_no_messages(in_order):
         wanted = [SubscribeWanted(number, Filter("a > 1")) for number in range(3)]
         connection.data_received(b"".join(encode(each) + HEARTBEAT for each in wanted))
         assert connection.frames_in == 3, "heartbeats are read at once"
-        while connection._has_aside:
+        while connection._has_waiting:
             await asyncio.sleep(0)
         assert connection.handler.messages == wanted
         assert connection.frames_in == 6

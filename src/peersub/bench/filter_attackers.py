@@ -2,12 +2,16 @@
 
 Half of the connections use the API, the others write frames with bytes of their own; each keeps
 some subscriptions, ends them all, and goes on. What the node answered is told at the end, as JSON.
+
+They share a core with the node, and take what it leaves of it: an attacker has a computer of its
+own, and what is judged is what the node does for it, not who gets a processor first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -127,6 +131,8 @@ class _Attackers:
 def main() -> None:
     """Attack the node that the first argument names; a seed and a number of filters follow."""
     node, seed, filters = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     attackers = _Attackers(node, list(hostile_filters(seed, filters)))
     asyncio.run(attackers.run())
     print(json.dumps({"answers": attackers.answers, "kinds": attackers.kinds}))

@@ -202,6 +202,19 @@ class Filter:
         Raises:
             FilterError: no filter within the bounds says so, or none of one language does.
         """
+        # The last answer is kept: a node works it out off its loop, and is asked by each layer.
+        known: tuple[Filter, Filter | FilterError] | None = self.__dict__.get("_narrowed")
+        if known is None or known[0] is not other:
+            try:
+                known = other, self._narrowed_to(other)
+            except FilterError as error:
+                known = other, error
+            self.__dict__["_narrowed"] = known
+        if isinstance(known[1], FilterError):
+            raise known[1].with_traceback(None)
+        return known[1]
+
+    def _narrowed_to(self, other: Filter) -> Filter:
         if self.covers(other):
             return other
         if other.covers(self):

@@ -82,6 +82,14 @@ def parts_of(wanted: Filter, price_max: int = PART_PRICE_MAX) -> tuple[Filter, .
     """
     if wanted.price.units <= price_max:
         return (wanted,)
+    # Kept as long as the filter: a node works them out off its loop, before it tells them.
+    known: tuple[int, tuple[Filter, ...]] | None = wanted.__dict__.get("_parts")
+    if known is None or known[0] != price_max:
+        known = wanted.__dict__["_parts"] = price_max, _made_parts(wanted, price_max)
+    return known[1]
+
+
+def _made_parts(wanted: Filter, price_max: int) -> tuple[Filter, ...]:
     if wanted.language != "sql":
         return (_shallow(wanted, price_max),)
     boxes = [part for box in widen(wanted).boxes for part in _divided(box, price_max)]

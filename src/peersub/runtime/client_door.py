@@ -5,9 +5,8 @@ for several subscriptions of the client that come in one turn of the loop leave 
 answers about publications are collected in the same way. When the connection is lost, subscriptions
 end, and durable ones are left to go on without their consumer.
 
-A client may ask for thousands of subscriptions at once, and end as many: a few are taken in, the
-rest waits in order for its turns (`turns`), and no more is read meanwhile.
-What has become of them is told for many at once, to clients that say `PHASES`.
+A client may ask for thousands of subscriptions at once, and end as many: they wait for their turns
+(`client_inbox`). What has become of them is told for many at once, to clients that say `PHASES`.
 
 Nothing here waits for the client: beyond its credit events queue in bounds (`client_queue`), and
 what it publishes while the node's links are congested is held back by not reading from it.
@@ -18,7 +17,6 @@ What a client may do is asked of `ClientRules` (`client_ports`).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +24,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.publication import Publication
+from peersub.runtime.client_inbox import ClientInbox
 from peersub.runtime.client_outbox import NUMBERS_PER_MESSAGE_MAX, ClientOutbox, phase_messages
 from peersub.runtime.client_ports import (
     ClientConnection,
@@ -79,8 +78,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientDoor"]
 
-CHANGES_AT_ONCE: Final = 16
-"""Subscriptions of a client that begin or end before those that follow wait for their turns."""
 SEND_BYTES: Final = 256 * 1_024
 """Events that have come together are sent at once from here on, and not at the end of the turn."""
 
@@ -129,9 +126,7 @@ class ClientDoor:
         self._usage = usage or Usages().connect(connection.identity)
         self._budget = budget or FilterBudget()
         self._status_answers = StatusAnswers(connection, status or node.status)
-        self._inbox: deque[Message] = deque()
-        """What the client said and had no turn yet."""
-        self._is_waiting = False
+        self._inbox = ClientInbox(connection, self.rules, self._take)
         self._consumers: dict[int, QueuedConsumer] = {}
         self._phases: dict[int, SubscriptionPhase] = {}
         """What is to be told about subscriptions, by their numbers."""
@@ -194,25 +189,14 @@ class ClientDoor:
         """Messages of the client, in order; nobody hears what it says after it was refused."""
         if self._is_lost:
             return
-        self._inbox.extend(messages)
-        if not self._is_waiting and self._take_some(CHANGES_AT_ONCE):
-            self._is_waiting = True
-            self._connection.hold_reading(hold=True)
-            Turns.of_running_loop().ask(self._take_more)
+        self._inbox.add(messages)
 
-    def _take_more(self) -> bool:
-        """Take in the next that is asked for; whether more is left."""
-        if self._take_some(1):
-            return True
-        self._is_waiting = False
-        if not self._is_lost:
-            self._connection.hold_reading(hold=False)
-        return False
-
-    def _take_some(self, changes_left: int) -> bool:
+    def _take(self, messages: Sequence[Message]) -> None:
+        """Handle messages whose turn has come."""
         wanted: list[PublishWanted] = []
-        while self._inbox and changes_left and not self._is_lost:
-            message = self._inbox.popleft()
+        for message in messages:
+            if self._is_lost:
+                return
             if not self._is_greeted:
                 self._on_first(message)
             elif isinstance(message, PublishWanted):
@@ -221,7 +205,6 @@ class ClientDoor:
                 # A subscription that was asked for after an event does not get it.
                 self._publications.publish(wanted)
                 wanted = []
-                changes_left -= isinstance(message, SubscribeWanted | UnsubscribeWanted)
                 handler = self._handlers.get(type(message))
                 if handler is None:
                     self.refuse(f"a client does not say {message_kind(message)}")
@@ -229,7 +212,6 @@ class ClientDoor:
                     handler(message)
         if not self._is_lost:
             self._publications.publish(wanted)
-        return bool(self._inbox)
 
     def _on_first(self, message: Message) -> None:
         if not isinstance(message, ClientHello):
@@ -270,7 +252,7 @@ class ClientDoor:
         if self._is_lost:
             return
         self._is_lost = True
-        self._inbox.clear()
+        self._inbox.end()
         self._usage.subscriptions -= len(self._consumers)
         self._outbox.taken()
         self._publications.end()

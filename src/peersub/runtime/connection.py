@@ -30,8 +30,9 @@ from peersub.overlays.core.messages import Message
 from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import Liveness, LivenessSettings
 from peersub.runtime.turns import Turns
+from peersub.runtime.waiting_frames import WaitingFrames
 from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
-from peersub.wire.frames import FILTER_TAGS, tag_told, write_frames
+from peersub.wire.frames import write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
 
 __all__ = ["HUNG_UP", "Connection", "ConnectionSettings", "Handler"]
@@ -56,7 +57,6 @@ HUNG_UP: Final = "the other side closed the connection"
 """Why a connection ended that the other side ended, and said nothing."""
 _SOCKET_BYTES: Final = 256 * 1_024
 _HEARTBEAT: Final = encode(Heartbeat())
-_HEARTBEAT_TAG: Final = tag_told(Heartbeat())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,7 @@ class Connection(asyncio.Protocol):
         self.hold_frame: Callable[[int], bool] | None = None
         """Asked whether so many bytes of an incomplete frame may be held; 0 lets go of them."""
         self._frame_bytes = 0
-        self._turns: Turns | None = None
-        self._has_asked = False
-        """Whether a turn was asked for, and did not come yet."""
-        self._aside: Message | None = None
-        """What was put aside, is read, and not handled yet."""
-        self._is_in_order = False
+        self._waiting: WaitingFrames | None = None
         self.events_dropped = 0
         self.frames_in = 0
         self.bytes_in = 0
@@ -165,7 +160,8 @@ class Connection(asyncio.Protocol):
             # It was given up while it was made.
             transport.abort()
             return
-        self._decoder.puts_aside = self._puts_aside
+        if self._waiting is not None:
+            self._decoder.puts_aside = self._waiting.puts_aside
         transport.set_write_buffer_limits(high=_SOCKET_BYTES)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
@@ -208,7 +204,8 @@ class Connection(asyncio.Protocol):
                 if self._is_reading:
                     asyncio.get_running_loop().call_soon(self._go_on)
                 break
-        self._ask_for_turn()
+        if self._waiting is not None:
+            self._waiting.ask_for_turn()
         self._read_or_pause()
 
     def _go_on(self) -> None:
@@ -224,46 +221,43 @@ class Connection(asyncio.Protocol):
 
     def read_in_turns(self, turns: Turns, *, in_order: bool = False) -> None:
         """Let messages with filters wait for their turn; events overtake them unless `in_order`."""
-        self._turns = turns
-        self._is_in_order = in_order
-
-    def _puts_aside(self, tag: int) -> bool:
-        if self._turns is None or tag == _HEARTBEAT_TAG:
-            return False
-        if not tag:
-            self._turns.give_way()
-        return tag in FILTER_TAGS or (self._has_aside and (self._is_in_order or tag > 0))
+        self._waiting = WaitingFrames(turns, self._decoder, self, in_order=in_order)
+        if self._transport is not None:
+            self._decoder.puts_aside = self._waiting.puts_aside
 
     @property
-    def _has_aside(self) -> bool:
-        return self._aside is not None or self._decoder.has_aside
+    def _has_waiting(self) -> bool:
+        return self._waiting is not None and self._waiting.has_any
 
-    def _ask_for_turn(self) -> None:
-        """Ask for a turn, if something waits for one and is wanted."""
-        if self._turns and self._has_aside and self._is_reading and not self._has_asked:
-            self._has_asked = True
-            self._turns.ask(self._take_turn)
+    @property
+    def may_read(self) -> bool:
+        """Whether what comes is wanted."""
+        return self._is_reading and self.is_open
 
-    def _take_turn(self) -> bool:
-        """Read a message that was put aside, or handle it; whether more is left."""
-        self._has_asked = False
-        if not self._is_reading or not self.is_open:
-            return False
+    def on_waited(self, message: Message) -> None:
+        """The turn of a message has come."""
+        self._note_life()
+        self.handler.on_messages(self, (message,))
+        self._go_on_waiting()
+
+    def on_read(self, message: Message | None, error: WireError | None) -> None:
+        """A frame was read in its turn, or cannot be read."""
+        self._note_life()
+        if error is not None:
+            self._fail(error)
+        self._note_read(int(message is not None))
+        self._go_on_waiting()
+
+    def _note_life(self) -> None:
+        """Nothing is heard of the other side while it is not listened to."""
         if self._liveness is not None and self._is_stopped:
             self._liveness.heard(self._now_ms())
-        message, self._aside = self._aside, None
-        if message is not None:
-            self.handler.on_messages(self, (message,))
-        else:
-            try:
-                self._aside = self._decoder.read_aside()
-            except WireError as error:
-                self._fail(error)
-            self._note_read(int(self._aside is not None))
+
+    def _go_on_waiting(self) -> None:
         self._abort_if_failed()
         self._read_or_pause()
-        self._ask_for_turn()
-        return False
+        if self._waiting is not None:
+            self._waiting.ask_for_turn()
 
     def _decode(self, data: bytes, stops_at: Callable[[int], bool]) -> None:
         """Read the messages that can be read now."""
@@ -302,7 +296,7 @@ class Connection(asyncio.Protocol):
 
     def _abort_if_failed(self) -> None:
         """Nothing more can be read: that is all, once what came before is handled."""
-        if self._failure is not None and not self._has_aside:
+        if self._failure is not None and not self._has_waiting:
             self.abort(self._failure)
 
     def _has_room_for_frame(self) -> bool:
@@ -333,7 +327,10 @@ class Connection(asyncio.Protocol):
         # Others may know it for a while longer, and circles stay for ever in a node (`collecting`).
         self._decoder.forget()
         self._decoder.puts_aside = self.hold_frame = None
-        self._messages, self._aside, self._was_congested = [], None, False
+        self._messages, self._was_congested = [], False
+        if self._waiting is not None:
+            self._waiting.end()
+            self._waiting = None
         with suppress(AttributeError):
             del self._transport._read_ready_cb  # type: ignore[union-attr]  # A circle of asyncio.
         handler = self.handler
@@ -478,14 +475,14 @@ class Connection(asyncio.Protocol):
             self._is_reading = True
             if self._liveness is not None:
                 self._liveness = Liveness(self._liveness_settings, self._now_ms())
-            self._read_or_pause()
-            self._ask_for_turn()
+            self._go_on_waiting()
             if self._is_behind:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
     def _read_or_pause(self) -> None:
         """Let the socket be read iff what comes is wanted, and not too much of it waits."""
-        aside_max = ORDERED_BYTES_MAX if self._is_in_order else ASIDE_BYTES_MAX
+        is_in_order = self._waiting is not None and self._waiting.is_in_order
+        aside_max = ORDERED_BYTES_MAX if is_in_order else ASIDE_BYTES_MAX
         is_full = self._decoder.aside_bytes > aside_max
         is_behind = self._is_behind or is_full or self._failure is not None
         is_stopped = is_behind or not self._is_reading

@@ -7,20 +7,31 @@ away, and when the node starts again (`DurableShares`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.filters.filter import Filter
 from peersub.filters.price import FILTER_PRICE_MAX, refusal_of
-from peersub.filters.widened import UnreadFilter
+from peersub.filters.widened import UnreadFilter, parts_of
 from peersub.runtime.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from peersub.runtime.client_ports import ClientRules
 
-__all__ = ["RENEWED_UNITS_AT_ONCE", "FilterBudget", "check_filter", "permit_filter"]
+__all__ = [
+    "RENEWED_UNITS_AT_ONCE",
+    "FilterBudget",
+    "check_filter",
+    "is_worked_out_off_loop",
+    "permit_filter",
+    "work_out",
+]
 
 RENEWED_UNITS_AT_ONCE: Final = 512
 """Units of the filters that are narrowed anew in one turn of the loop, when permissions change."""
+OFF_LOOP_UNITS: Final = 64
+"""From here on a filter is narrowed, and divided for others, off the loop: that may take some ten
+milliseconds, and here a third of one."""
 
 
 def check_filter(wanted: Filter, price_max: int = FILTER_PRICE_MAX) -> None:
@@ -43,6 +54,22 @@ def permit_filter(rules: ClientRules, identity: str, wanted: Filter) -> Filter:
     if permitted is not wanted:
         check_filter(permitted, price_max)
     return permitted
+
+
+def is_worked_out_off_loop(wanted: Filter) -> bool:
+    """Whether `work_out` is to be done before the filter is permitted."""
+    return wanted.is_read and wanted.price.units > OFF_LOOP_UNITS
+
+
+def work_out(rules: ClientRules, identity: str, wanted: Filter) -> None:
+    """Do what takes long of permitting and telling a filter, which keeps the answers.
+
+    Rules may be others when it is permitted: whatever is decided is decided then.
+    """
+    with suppress(ValueError):
+        permitted = permit_filter(rules, identity, wanted)
+        parts_of(permitted)
+        _ = permitted.digest
 
 
 class FilterBudget:

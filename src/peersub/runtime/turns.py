@@ -7,6 +7,9 @@ through the node it also rests after each slice, for longer than that took: most
 stays for events and signs of life. Whoever is woken late shares its processor with others, whom it
 would hold up: it rests longer still. Without events nobody waits for a rest.
 
+What cannot be done in small parts, and touches nothing but what it is given, is done off the loop:
+in a thread, one after the other, with rests in between as well.
+
 There is one queue of work per event loop: its time is what they share. `LoopMonitor` tells how long
 turns of the loop take.
 """
@@ -15,8 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -29,6 +35,8 @@ REST_SHARE: Final = 4.0
 which it came too late."""
 REST_S_MAX: Final = 0.01
 """No rest is longer: on a busy machine nobody is in time, and work must still get on."""
+OFF_LOOP_REST_S_MAX: Final = 0.1
+"""The same of a thread, whose work takes longer."""
 TICK_S: Final = 0.001
 """No later than so counts as in time: clocks of loops have such steps."""
 CALM_S: Final = 0.1
@@ -36,6 +44,8 @@ CALM_S: Final = 0.1
 
 Work: TypeAlias = Callable[[], bool]
 """Does a small part of some work; whether more is left."""
+OffLoop: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
+"""What a thread does, and who is told on the loop when it is done: how, the future knows."""
 
 
 class Turns:
@@ -52,6 +62,9 @@ class Turns:
         self._event_s = -CALM_S
         self._rested_s = 0.0
         """When the last rest ends, or has ended."""
+        self._off_loop: deque[OffLoop] = deque()
+        self._is_thread_busy = False
+        self._thread: ThreadPoolExecutor | None = None
 
     @classmethod
     def of_running_loop(cls) -> Turns:
@@ -67,6 +80,35 @@ class Turns:
         self._waiting.append(work)
         if not self._is_planned:
             self._plan_next()
+
+    def run_off_loop(self, work: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
+        """Have a thread do some work in its turn; then `on_done` is called with its future."""
+        self._off_loop.append((work, on_done))
+        if not self._is_thread_busy:
+            self._begin_off_loop()
+
+    def _begin_off_loop(self) -> None:
+        self._is_thread_busy = bool(self._off_loop)
+        if not self._is_thread_busy:
+            return
+        work, on_done = self._off_loop.popleft()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "peersub-off-loop")
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        future.add_done_callback(partial(self._end_off_loop, on_done, self._now_s()))
+
+    def _end_off_loop(
+        self, on_done: Callable[[Any], None], begun_s: float, future: Future[Any]
+    ) -> None:
+        now_s = self._now_s()
+        rest_s = REST_SHARE * (now_s - begun_s) if self._gives_way_at(now_s) else 0.0
+        asyncio.get_running_loop().call_later(
+            min(rest_s, OFF_LOOP_REST_S_MAX), self._begin_off_loop
+        )
+        on_done(future)
+
+    def _gives_way_at(self, now_s: float) -> bool:
+        return now_s - self._event_s <= CALM_S
 
     def give_way(self) -> None:
         """An event passes: work rests in between for a while."""
@@ -92,7 +134,7 @@ class Turns:
         finally:
             # What goes wrong with one's work must not end the turns of all.
             self._is_planned = False
-            if now_s - self._event_s <= CALM_S:
+            if self._gives_way_at(now_s):
                 late_s = max(0.0, begun_s - due_s - TICK_S)
                 rest_s = REST_SHARE * (now_s - begun_s + late_s)
                 self._rested_s = now_s + min(rest_s, REST_S_MAX)

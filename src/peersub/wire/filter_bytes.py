@@ -32,7 +32,9 @@ class Patterns:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Filter]:
-        return iter(list(self._by_id.values()))
+        # Other threads may read patterns meanwhile: a list of the references is made in one go.
+        held = [reference() for reference in self._by_id.valuerefs()]
+        return iter([pattern for pattern in held if pattern is not None])
 
     def note(self, pattern: Filter) -> None:
         """There is one more."""

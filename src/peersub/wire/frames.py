@@ -134,7 +134,7 @@ class FrameDecoder:
     Attributes:
         has_more: whether reading stopped before a frame that may be complete.
         puts_aside: is told the tag of each frame, 0 if it is about an event; True puts it aside,
-            unread, until `read_aside`.
+            unread, until `take_aside`.
         aside_bytes: of all frames that were put aside.
         frame_bytes_max: larger frames are refused, before they are in; may be changed any time.
         unknown_count: messages of kinds that this version does not know.
@@ -191,14 +191,18 @@ class FrameDecoder:
         """Whether frames were put aside."""
         return bool(self._aside)
 
-    def read_aside(self) -> Message | None:
-        """The message that was put aside first; None if its kind is unknown.
-
-        Raises:
-            WireError: its frame is malformed.
-        """
+    def take_aside(self) -> bytes:
+        """The frame that was put aside first."""
         frame = self._aside.popleft()
         self.aside_bytes -= len(frame)
+        return frame
+
+    def read(self, frame: bytes) -> Message | None:
+        """The message of a frame that was put aside; None if its kind is unknown.
+
+        Raises:
+            WireError: the frame is malformed.
+        """
         return self._message(frame, 0, len(frame))
 
     def feed(
