@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.messages import Message
 from peersub.runtime.byte_budget import ByteShare
 from peersub.runtime.client_door import ClientDoor
@@ -25,7 +24,7 @@ from peersub.runtime.client_renewal import renew, renew_bound
 from peersub.runtime.client_rules import PermittedRules
 from peersub.runtime.client_shares import DurableHolders, Usage, Usages, durable_name, node_identity
 from peersub.runtime.connection import Connection, Handler
-from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
+from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.limits import DEFAULT_LIMITS, ServingLimits
 from peersub.runtime.liveness import FOR_CLIENTS
 from peersub.runtime.logs import NodeLog
@@ -175,12 +174,7 @@ class ClientGate:
         for door in bound:
             renew_bound(door)
         for door in bound:
-            units = 0
-            for step in renew(door, self._node):
-                units += PLAIN_PRICE + step
-                if units > RENEWED_UNITS_AT_ONCE:
-                    units = 0
-                    await asyncio.sleep(0)
+            await renew(door, self._node)
         await self._node.narrow_durables()
 
     async def reload(self) -> None:

@@ -1,17 +1,17 @@
 """Permissions that change while clients are connected: what their doors make of it.
 
 First nothing is handed over any more that is forbidden now (`renew_bound`), at once; then filters
-are narrowed anew, a few in each turn of the loop (`renew`), or the subscription ends with the
-reason.
+are narrowed anew, a few in each turn of the loop, and dear ones off it (`renew`), or the
+subscription ends with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from peersub.runtime.client_texts import narrowing_of, text_of
-from peersub.runtime.filter_budget import permit_filter
+from peersub.runtime.filter_budget import FilterTurns, permit_filter, work_out
 from peersub.wire.client_messages import SubscriptionPhase
 
 if TYPE_CHECKING:
@@ -34,15 +34,14 @@ def renew_bound(door: ClientDoor) -> None:
             consumer.withdraw(door.bound)
 
 
-def renew(door: ClientDoor, node: ServingNode) -> Iterator[int]:
-    """Narrow each subscription by the permissions of now, one per step, or end it.
-
-    Each step says what it cost, in units of `filters.price`.
-    """
+async def renew(door: ClientDoor, node: ServingNode) -> None:
+    """Narrow each subscription by the permissions of now, or end it."""
+    turns = FilterTurns()
     for consumer in door.consumers:
+        asked = consumer.asked
+        await turns.before(asked, partial(work_out, door.rules, door.identity, asked))
         if door.has(consumer):
             _renew(door, node, consumer)
-        yield consumer.asked.price.units
 
 
 def _renew(door: ClientDoor, node: ServingNode, consumer: QueuedConsumer) -> None:

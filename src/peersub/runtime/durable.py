@@ -26,13 +26,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from peersub.filters.filter import Filter
-from peersub.filters.price import PLAIN_PRICE
 from peersub.overlays.core.effects import Deliver, DeliverBatch
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import DurableSubscriptionStored, Record
 from peersub.runtime.counters import Counters
 from peersub.runtime.durable_shares import DurableShares
-from peersub.runtime.filter_budget import RENEWED_UNITS_AT_ONCE, FilterBudget
+from peersub.runtime.filter_budget import FilterBudget, FilterTurns
 from peersub.runtime.handed_events import HORIZON_MS
 from peersub.runtime.limits import DEFAULT_LIMITS
 from peersub.runtime.logs import NodeLog
@@ -472,17 +471,16 @@ class DurableSubscriptions:
         What is handed over follows them already. `resubscribe` tells the overlay of a filter in
         place of another.
         """
-        units = 0
-        for name in list(self._durables):
-            if units > RENEWED_UNITS_AT_ONCE:
-                units = 0
-                await asyncio.sleep(0)
-            durable = self._durables.get(name)
-            if durable is None or self._is_ended:
+        turns = FilterTurns()
+        for name, durable in list(self._durables.items()):
+            asked = durable.asked
+            await turns.before(asked, partial(self._rules.narrow_durable, name, asked))
+            if self._durables.get(name) is not durable or self._is_ended:
                 continue
-            units += PLAIN_PRICE + durable.asked.price.units
-            wanted = self._rules.narrow_durable(name, durable.asked)
+            wanted = self._rules.narrow_durable(name, asked)
             if wanted.digest != durable.wanted.digest:
+                if wanted.is_nothing:
+                    _log.warning("durable subscription %s: permissions leave nothing of it", name)
                 durable.is_ready = durable.is_ready and durable.wanted.covers(wanted)
                 durable.wanted = wanted
                 self._shares.change(name, wanted)

@@ -7,20 +7,23 @@ away, and when the node starts again (`DurableShares`).
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from peersub.filters.filter import Filter
-from peersub.filters.price import FILTER_PRICE_MAX, refusal_of
+from peersub.filters.price import FILTER_PRICE_MAX, PLAIN_PRICE, refusal_of
 from peersub.filters.widened import UnreadFilter, parts_of
 from peersub.runtime.limits import DEFAULT_LIMITS
+from peersub.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from peersub.runtime.client_ports import ClientRules
 
 __all__ = [
-    "RENEWED_UNITS_AT_ONCE",
     "FilterBudget",
+    "FilterTurns",
     "check_filter",
     "is_worked_out_off_loop",
     "permit_filter",
@@ -70,6 +73,23 @@ def work_out(rules: ClientRules, identity: str, wanted: Filter) -> None:
         permitted = permit_filter(rules, identity, wanted)
         parts_of(permitted)
         _ = permitted.digest
+
+
+class FilterTurns:
+    """Work with many filters: some cheap ones in each turn of the loop, and dear ones off it."""
+
+    def __init__(self) -> None:
+        self._units = 0
+
+    async def before(self, wanted: Filter, work: Callable[[], object]) -> None:
+        """Wait until it is the filter's turn. Of a dear one `work` was done off the loop then."""
+        if is_worked_out_off_loop(wanted):
+            await Turns.of_running_loop().finish_off_loop(work)
+            return
+        if self._units > RENEWED_UNITS_AT_ONCE:
+            self._units = 0
+            await asyncio.sleep(0)
+        self._units += PLAIN_PRICE + wanted.price.units
 
 
 class FilterBudget:

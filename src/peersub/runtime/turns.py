@@ -87,6 +87,12 @@ class Turns:
         if not self._is_thread_busy:
             self._begin_off_loop()
 
+    async def finish_off_loop(self, work: Callable[[], Any]) -> None:
+        """Have a thread do some work in its turn, and wait until it is done."""
+        done = asyncio.get_running_loop().create_future()
+        self.run_off_loop(work, lambda future: None if done.done() else done.set_result(future))
+        (await done).result()
+
     def _begin_off_loop(self) -> None:
         self._is_thread_busy = bool(self._off_loop)
         if not self._is_thread_busy:
