@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,9 @@ from peersub.overlays.core.mirror_copies import Copies
 from peersub.overlays.core.mirror_duties import MirrorSide
 from peersub.overlays.core.mirror_home import HomeSide
 from peersub.overlays.core.store_marks import LifeMark
+from peersub.simulator.activities import RestartActivity
 from peersub.simulator.running import run_scenario
-from peersub.simulator.scenario import Scenario
+from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
 
 NODES_MAX = 12
@@ -22,6 +24,10 @@ SEEDS_MAX = 60
 DISK_LIES = MIRRORS_FROM + 1_062
 SUSPENDED = MIRRORS_FROM + 3_003
 """A subscription is suspended, and its home comes back without its disk."""
+ORPHANED = MIRRORS_FROM + 7_000_488
+"""All who know of a subscription crash, and none comes back but its home, without its disk."""
+KNOWS = "n7"
+"""Another one of them."""
 MENDED = {
     SUSPENDED: "its consumer is told of the gap",
     MIRRORS_FROM + 2_591: "the disk of the home is lost, and the mirror is not there",
@@ -35,6 +41,7 @@ MENDED = {
     MIRRORS_FROM + 5_000_255: "former helpers watch for a home that is suspended",
     MIRRORS_FROM + 5_000_524: "reserves watch for a home that is suspended",
     MIRRORS_FROM + 6_600_002: "all who know of a subscription die at once, and nobody watches",
+    ORPHANED: "nobody comes back who knows of a subscription, but its home with an empty disk",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 
@@ -83,6 +90,19 @@ def test_a_gap_that_is_not_told_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(HomeSide, "on_suspended", lambda *_: None)
     rules = {each.rule for each in run_scenario(swarm_scenario(SUSPENDED, "chord")).violations}
     assert rules == {"durable-missed"}
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "planted: not heard"])
+def test_what_was_acknowledged_when_nobody_knew_is_owed_once_one_is_back(
+    is_heard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells the home, which has lost its disk, and publishers replay what they have."""
+    if not is_heard:
+        monkeypatch.setattr(HomeSide, "on_offer", lambda *_, **__: None)
+    scenario = swarm_scenario(ORPHANED, "chord")
+    back = ScenarioPhase(name="back", steps=(RestartActivity(count=1, nodes=(KNOWS,)),))
+    outcome = run_scenario(replace(scenario, phases=(*scenario.phases, back)))
+    assert {each.rule for each in outcome.violations} == (set() if is_heard else {"durable-missed"})
 
 
 def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:

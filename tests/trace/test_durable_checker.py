@@ -8,12 +8,17 @@ ACKNOWLEDGED_MS = 2
 """An event that is published at 1 ms."""
 
 
-def check(copies: int = 2, *, is_known: bool = True, tell=lambda checker: None, gone: str = ""):
+def nothing(checker: DurableChecker) -> None:
+    pass
+
+
+def check(copies: int = 2, *, is_known: bool = True, before=nothing, tell=nothing, gone: str = ""):
     """What is missing after an event for s1 was acknowledged, and somebody told of its fate."""
     checker = DurableChecker(copies)
     checker.is_known = lambda name, node: is_known
     checker.made("s1", Filter("TRUE"))
     checker.ready(0, "s1")
+    before(checker)
     story = Story().publish("n1", "e1", promised=True).completed("n1", "e1")
     for record in (story.crash(gone) if gone else story).records:
         checker.observe(record)
@@ -60,3 +65,18 @@ def test_an_event_may_be_missing_that_nobody_could_take_and_nobody_replays():
     assert check(is_known=False, gone="n2") == MISSING
     assert check(is_known=False, gone="n1") == []
     assert check(is_known=True, gone="n1") == MISSING
+
+
+def test_an_event_may_be_missing_that_is_acknowledged_when_all_are_gone_who_knew_who_wants_it():
+    def orphaned(checker: DurableChecker) -> None:
+        checker.orphaned("s1")
+
+    def adopted_again(checker: DurableChecker) -> None:
+        checker.orphaned("s1")
+        checker.adopted("s1")
+
+    assert check(before=orphaned) == []
+    assert check(before=adopted_again) == MISSING
+    assert check(before=orphaned, tell=lambda checker: checker.adopted("s1")) == MISSING
+    # Who was there when it was acknowledged held it, or should have.
+    assert check(tell=orphaned) == MISSING

@@ -318,6 +318,9 @@ class Durables:
         for entry in entries:
             disk.apply(entry)
         self._known[host.name] = set(disk.durables)
+        for name, home in self._homes.items():
+            if disk.knows(home, name):
+                self.checker.adopted(name)
         life = Life(host.incarnation, disk.commits)
         lives = (*disk.lives, life)
         mirrored = disk.mirrored.values()
@@ -378,6 +381,15 @@ class Durables:
             reached.update(near)
             ahead += near
         return False
+
+    def stopped(self, host: Host) -> None:
+        """A node is off: of which subscriptions knows nobody any more?"""
+        disks, hosts = self._disks, self._simulation.hosts.values()
+        living = [disks[each.name] for each in hosts if each.is_on]
+        for name, home in self._homes.items():
+            is_last = not any(disk.knows(home, name) for disk in living)
+            if is_last and disks[host.name].knows(home, name):
+                self.checker.orphaned(name)
 
     def lost(self, host: Host, before: Sequence[Any]) -> None:
         """A disk lost entries."""
@@ -448,6 +460,11 @@ class Durables:
         """An entry is on disk."""
         for name in self._disks[host.name].apply(entry):
             self._feed(host, name)
+        if isinstance(entry, DurableMade):
+            self.checker.adopted(entry.name)
+        elif isinstance(entry, LookAfter):
+            for each in entry.subscriptions:
+                self.checker.adopted(each.name)
 
     def _feed(self, host: Host, name: str) -> None:
         """The consumer takes what there is, one event after the other."""

@@ -252,7 +252,12 @@ class Simulation:
         if host.is_leaving and host.incarnation == incarnation:
             for channel in list(host.links.values()):
                 self.network.close(channel, "left")
-            self.network.switch_off(host)
+            self._switch_off(host)
+
+    def _switch_off(self, host: Host) -> None:
+        self.network.switch_off(host)
+        if self.durables is not None:
+            self.durables.stopped(host)
 
     # --- faults --------------------------------------------------------------------------------
 
@@ -262,7 +267,7 @@ class Simulation:
         for name in names:
             host = self.network.hosts[name]
             assert host.node is not None, f"{name} is off"
-            self.network.switch_off(host)
+            self._switch_off(host)
             host.disk.crash(self._disk_random(host))
         self.activity += 1
 
@@ -421,7 +426,7 @@ class Simulation:
         for effect in effects:
             carry_out[type(effect)](host, effect)
         if host.is_leaving and not host.links:
-            self.network.switch_off(host)
+            self._switch_off(host)
 
     def _observe(self, record: TraceRecord) -> None:
         for observer in self._observers:

@@ -9,7 +9,10 @@ happened to them. An event may be missing for one of these reasons, and for no o
 * its consumer was told of a gap, and it was acknowledged after the gap began, and published before
   the subscription was served again;
 * it was acknowledged where no node could be reached that knew of the subscription, in a part of a
-  split network say, and its publisher, who would replay it, has not lived since.
+  split network say, and its publisher, who would replay it, has not lived since;
+* it was acknowledged when all nodes were gone that knew of the subscription, and none of them has
+  come back to ask for it: as an event on the disks of nodes that are not there is lost, so is a
+  subscription that they alone know, though its home may live on with an empty disk.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ class _Durable:
     gaps: list[_Gap] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     """Events that nobody could take who knew of the subscription."""
+    is_orphaned: bool = False
+    """Whether all who knew of it are gone."""
+    orphans: set[str] = field(default_factory=set)
+    """Events that were acknowledged since then."""
 
 
 @dataclass(slots=True)
@@ -96,6 +103,7 @@ class DurableChecker:
         if event_id in self._published and event_id not in self._acknowledged:
             self._acknowledged[event_id] = now_ms
             self._note_unknown(event_id)
+            self._note_orphans(event_id)
             self._count_copies(now_ms, event_id)
 
     def _note_unknown(self, event_id: str) -> None:
@@ -106,6 +114,12 @@ class DurableChecker:
         for name, durable in self._durables.items():
             if self._concerns(durable, event_id) and not is_known(name, publisher):
                 durable.unknown.add(event_id)
+
+    def _note_orphans(self, event_id: str) -> None:
+        """An event is acknowledged: for whom does nobody live who would have it replayed?"""
+        for durable in self._durables.values():
+            if durable.is_orphaned:
+                durable.orphans.add(event_id)
 
     def _count_copies(self, now_ms: int, event_id: str) -> None:
         """An event is acknowledged: by now it is on as many disks as promised."""
@@ -145,6 +159,21 @@ class DurableChecker:
         """It is no more."""
         self._durables.pop(name, None)
 
+    def orphaned(self, name: str) -> None:
+        """The last node that knew of it is gone.
+
+        Not said where one that lives forgets it: nobody may do that while it is wanted.
+        """
+        if name in self._durables:
+            self._durables[name].is_orphaned = True
+
+    def adopted(self, name: str) -> None:
+        """A node that lives knows of it, and has publishers replay what it may have missed."""
+        durable = self._durables.get(name)
+        if durable is not None:
+            durable.is_orphaned = False
+            durable.orphans.clear()
+
     def lost(self, name: str, event_id: str, node: str) -> None:
         """The disk of a node had the event, and has it no more, or is not there."""
         if name in self._durables:
@@ -175,6 +204,7 @@ class DurableChecker:
         promised, acknowledged_ms = self._published[event_id], self._acknowledged[event_id]
         return (
             len(durable.lost.get(event_id, ())) >= self._copies
+            or event_id in durable.orphans
             or any(
                 gap.since_ms <= acknowledged_ms
                 and (gap.until_ms is None or promised.now_ms <= gap.until_ms)
