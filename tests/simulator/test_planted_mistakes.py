@@ -10,7 +10,7 @@ from peersub.simulator.swarm import TURNS_FROM, swarm_scenario
 
 SEEDS_MAX = 40
 NODES_MAX = 9
-SMALL_SLICES = TURNS_FROM + 127
+SMALL_SLICES = TURNS_FROM + 327
 
 
 def plant_in_the_responsibility_arithmetic(monkeypatch):
