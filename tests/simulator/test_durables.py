@@ -42,6 +42,7 @@ MENDED = {
     MIRRORS_FROM + 5_000_524: "reserves watch for a home that is suspended",
     MIRRORS_FROM + 6_600_002: "all who know of a subscription die at once, and nobody watches",
     ORPHANED: "nobody comes back who knows of a subscription, but its home with an empty disk",
+    MIRRORS_FROM + 7_001_217: "who only watches is taken for the leader by who should lead",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
 

@@ -252,6 +252,38 @@ def test_who_watches_turns_from_one_that_is_silent_to_the_next_at_once():
     assert world.answers(7) == {former: ""} and len(world.on_disks("h", "s", "e1")) == 2
 
 
+def test_who_only_watches_is_not_taken_for_one_that_holds_or_leads():
+    """Former mirrors ask those who hold, and are asked nothing: each would wait for the other."""
+    world = watched_world("hrstuvwxyz", replace(WATCHED, linger_ms=300_000, reserves=0))
+    former: set[str] = set()
+    for _ in range(4):
+        mirror = world.peers["h"].home.mirror
+        assert mirror is not None
+        former.add(mirror)
+        world.stop(mirror)
+        world.pass_ms(SETTINGS.lost_ms + 1_000)
+        world.start(mirror)
+        world.link_all()
+        world.pass_ms(10_000)
+    (mirror,) = world.mirrors_of("h")
+    world.stop("h")
+    world.pass_ms(SETTINGS.lost_ms + 1_000)
+    group = world.peers[mirror].duties.group("h")
+    assert group is not None
+    former -= {mirror, *group.members}
+    assert len(former) > 1
+    for token, event_id in enumerate(("e1", "e2"), start=7):
+        asked = world.publish_acknowledged("h", "s", event_id, token)
+        assert former < set(asked)
+        world.pass_ms(WATCHED.push_ms // 2)
+        # Nobody has asked about this one; who asked about the first hears of it all the same.
+        assert bool(former.intersection(world.answers(token))) is (event_id == "e2")
+        world.pass_ms(2_000)
+        assert world.answers(token) == dict.fromkeys(asked, "")
+        assert len(world.on_disks("h", "s", event_id)) == 2
+        assert not former.intersection(world.on_disks("h", "s", event_id))
+
+
 def test_reserves_have_replayed_what_nobody_watched_for():
     world = watched_world("hvwxyz", replace(WATCHED, reserves=2))
     home = world.peers["h"].home

@@ -103,7 +103,8 @@ class MirrorSide:
         ward = self._homes.get(home)
         if ward is None:
             return False
-        return node in (home, ward.recruiter, *ward.holders, *ward.witnesses, *ward.silent)
+        named = (home, ward.recruiter, *ward.holders, *ward.witnesses)
+        return node in (*named, *ward.askers, *ward.silent)
 
     def place(self, subscription: str) -> tuple[str, str] | None:
         """The home and the name there of a subscription in the overlay."""
@@ -148,20 +149,25 @@ class MirrorSide:
         holders = tuple(node for node in others if node in ward.holders)
         # What others said when this node was let go may be long past.
         asked_max = 1 if ward.is_let_go else ASKED_MAX
-        return Group(leader, ward.stores, holders, others, copies, asked_max)
+        asking = filter(counts, ward.asking)
+        return Group(leader, ward.stores, holders, (*others, *asking), copies, asked_max)
 
-    def meet(self, home: str, node: str, *, holds: bool) -> None:
+    def meet(self, home: str, node: str, *, holds: bool, asks: bool) -> None:
         """A node speaks of the copies of a home: it helps it, too, whoever has asked it to.
 
-        After faults there may be several groups that do not know of each other. One that was silent
-        is asked again only if it `holds`: one that was let go asks as well, and leads nobody.
+        After faults there may be several groups that do not know of each other. One that only
+        `asks` may have been let go: it holds nothing and leads nobody, and whoever took it for the
+        leader would wait for one that waits for him. It is answered, and asked itself once it says
+        more; if it was silent, only if it `holds`.
         """
         ward = self._homes.get(home)
         if ward is None or node == home:
             return
         if holds:
             ward.silent = _others(ward.silent, node)
-        if not self.belongs(home, node):
+        if asks and not self.belongs(home, node):
+            ward.askers = (*ward.askers[1 - MEMBERS_MAX :], node)
+        elif not asks and (node in ward.asking or not self.belongs(home, node)):
             ward.holders = (*ward.holders[1 - MEMBERS_MAX :], node)
 
     def forget_member(self, home: str, node: str) -> None:
@@ -175,6 +181,7 @@ class MirrorSide:
                 self._emit(Connect(home))
             ward.holders = _others(ward.holders, node)
             ward.witnesses = _others(ward.witnesses, node)
+            ward.askers = _others(ward.askers, node)
             ward.silent = (*_others(ward.silent, node)[1 - MEMBERS_MAX :], node)
 
     # --- links ---------------------------------------------------------------------------------
@@ -464,7 +471,9 @@ class MirrorSide:
         if not ward.stores and may_hold(self._me):
             self._hold(home, ward)
         holders = [node for node in (self._me, *group.holders) if may_hold(node)]
-        witnesses = [node for node in (self._me, *group.members) if node not in holders]
+        asking = ward.asking
+        members = [node for node in (self._me, *group.members) if node not in asking]
+        witnesses = [node for node in members if node not in holders]
         recruits: list[str] = []
         while len(holders) < self._settings.copies:
             node = next(filter(may_hold, witnesses), None)

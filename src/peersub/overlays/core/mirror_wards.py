@@ -53,6 +53,8 @@ class Ward:
     holders: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = ()
     """The helpers of the home, this node included, as last told."""
+    askers: tuple[str, ...] = ()
+    """Nodes that nobody has named here, and that asked about events: they may only watch."""
     silent: tuple[str, ...] = ()
     """Nodes that were taken for helpers and said nothing of the events that they were sent."""
     recruiter: str = ""
@@ -87,6 +89,12 @@ class Ward:
     def is_suspended(self) -> bool:
         """Whether nobody waits for the subscriptions."""
         return self.suspended_ms is not None and self.told_ms is None
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        """Who wants to hear what is safe, besides the helpers that are known."""
+        known = (*self.holders, *self.witnesses)
+        return tuple([node for node in self.askers if node not in known])
 
     def by_life(self) -> list[tuple[str, list[NamedFilter]]]:
         """The subscriptions, by the life of the home that told of them, and its last mark."""

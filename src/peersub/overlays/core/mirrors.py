@@ -319,7 +319,8 @@ class MirrorPeer:
         node, home, duties = peer.node, self.home, self.duties
         if isinstance(message, _ABOUT_COPIES):
             holds = isinstance(message, MirrorKept | MirrorRowsKept)
-            duties.meet(message.home, node, holds=holds)
+            asks = isinstance(message, MirrorKeep | MirrorKeepBatch)
+            duties.meet(message.home, node, holds=holds, asks=asks)
         match message:
             case MirrorKept() | MirrorRowsKept():
                 if self._concerns(node, message.home):
