@@ -12,7 +12,7 @@ from peersub.overlays.core.mirror_copies import Copies
 from peersub.overlays.core.mirror_duties import MirrorSide
 from peersub.overlays.core.mirror_home import HomeSide
 from peersub.overlays.core.store_marks import LifeMark
-from peersub.simulator.activities import RestartActivity
+from peersub.simulator.actions import RestartNode, TimedAction
 from peersub.simulator.running import run_scenario
 from peersub.simulator.scenario import Scenario, ScenarioPhase
 from peersub.simulator.swarm import MIRRORS_FROM, swarm_scenario
@@ -26,8 +26,10 @@ SUSPENDED = MIRRORS_FROM + 3_003
 """A subscription is suspended, and its home comes back without its disk."""
 ORPHANED = MIRRORS_FROM + 7_000_488
 """All who know of a subscription crash, and none comes back but its home, without its disk."""
-KNOWS = "n7"
-"""Another one of them."""
+LEFT = MIRRORS_FROM + 7_001_078
+"""They crash or take leave, one after the other, and again only the home is back."""
+ALL_LOST = MIRRORS_FROM + 7_001_485
+"""They take leave, or come back without their disks, the home among them."""
 MENDED = {
     SUSPENDED: "its consumer is told of the gap",
     MIRRORS_FROM + 2_591: "the disk of the home is lost, and the mirror is not there",
@@ -42,6 +44,8 @@ MENDED = {
     MIRRORS_FROM + 5_000_524: "reserves watch for a home that is suspended",
     MIRRORS_FROM + 6_600_002: "all who know of a subscription die at once, and nobody watches",
     ORPHANED: "nobody comes back who knows of a subscription, but its home with an empty disk",
+    LEFT: "the last who know of a subscription take leave, and its home has an empty disk",
+    ALL_LOST: "all who know of a subscription take leave, or come back with empty disks",
     MIRRORS_FROM + 7_001_217: "who only watches is taken for the leader by who should lead",
     MIRRORS_FROM + 3_183: "a node begins a network of its own, publishes, and finds the others",
 }
@@ -94,14 +98,16 @@ def test_a_gap_that_is_not_told_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "planted: not heard"])
+@pytest.mark.parametrize(("seed", "knows"), [(ORPHANED, "n7"), (LEFT, "n3"), (ALL_LOST, "n6")])
 def test_what_was_acknowledged_when_nobody_knew_is_owed_once_one_is_back(
-    is_heard: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, knows: str, is_heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells the home, which has lost its disk, and publishers replay what they have."""
     if not is_heard:
         monkeypatch.setattr(HomeSide, "on_offer", lambda *_, **__: None)
-    scenario = swarm_scenario(ORPHANED, "chord")
-    back = ScenarioPhase(name="back", steps=(RestartActivity(count=1, nodes=(KNOWS,)),))
+    scenario = swarm_scenario(seed, "chord")
+    again = TimedAction(0, RestartNode(knows))
+    back = ScenarioPhase(name="back", steps=(), actions=(again,))
     outcome = run_scenario(replace(scenario, phases=(*scenario.phases, back)))
     assert {each.rule for each in outcome.violations} == (set() if is_heard else {"durable-missed"})
 
