@@ -75,7 +75,7 @@ def test_every_part_of_a_row_is_in_the_digest():
 
 def test_control_rows_travel_as_filters():
     rows = Rows.of([], {"node-join": (3, 9)})
-    assert rows.wire_entries() == (Entry("node-join", control_filter("node-join", [(3, 9)])),)
+    assert rows.wire_entries() == [Entry("node-join", control_filter("node-join", [(3, 9)]))]
     with pytest.raises(ValueError, match="node-join"):
         rows.changed([Entry("node-join", Filter("a = 1"))], [])
 

@@ -382,8 +382,8 @@ def test_rows_that_change_while_others_are_taken_in_cost_no_copy(monkeypatch):
 
 def test_a_publisher_that_is_told_now_and_then_costs_no_whole_table(monkeypatch):
     made = []
-    chosen = Pool._chosen
-    monkeypatch.setattr(Pool, "_chosen", lambda *given: made.append(1) or chosen(*given))
+    view = Pool._view
+    monkeypatch.setattr(Pool, "_view", lambda *given: made.append(1) or view(*given))
     pool, peer = Pool(CoveringOrder(), None), PeerId("a", 1)
     table, sent = NO_ROWS, NO_ROWS
     for begin in range(0, 4_000, 20):
@@ -438,3 +438,33 @@ def test_batches_go_where_large_tables_want_them(monkeypatch):
     assert part is not None
     assert np.array_equal(part.numbers, routing.match(batch)[home])
     assert table_of(network.tables()[other, home])
+
+
+def dearest_step_of_a_new_link(rows):
+    """The most bytecodes of a step in which two peers with a new link tell their rows."""
+    slices = {"rows_per_turn": 4, "rows_told_per_turn": 16, "rows_per_message": 8}
+    network, home, other = pair(**slices)
+    subscribe_some(network, home, range(rows))
+    before = network.tables()
+    for peer, neighbour in ((home, other), (other, home)):
+        network.peers[peer].peer_connected(neighbour)
+    dearest = 0
+
+    def measured(step):
+        def call(*given):
+            nonlocal dearest
+            dearest = max(dearest, count_bytecodes(lambda: step(*given)))
+
+        return call
+
+    network.flush, network.deliver = measured(network.flush), measured(network.deliver)
+    for peer in (home, other):
+        network.flush(peer)
+    network.run()
+    assert network.tables() == before
+    return dearest
+
+
+def test_no_step_of_a_new_link_costs_more_where_there_are_many_rows():
+    few, many = map(dearest_step_of_a_new_link, (250, 4_000))
+    assert many < GROWTH_MAX * few

@@ -22,23 +22,21 @@ Law: the result is that of a combination which was given the present tables only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, Protocol
 from weakref import finalize
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.routing.control_filters import united
 from peersub.overlays.routing.covering_order import CoveringOrder, Entering, OrderNode
+from peersub.overlays.routing.folding import Fold, Source, joined_control
 from peersub.overlays.routing.messages import Entry, EntryKey
 from peersub.overlays.routing.rows import NO_ROWS, ControlRows, Rows, row_key
 from peersub.overlays.routing.topology import NOWHERE, Reach, Scope
 
-__all__ = ["Combination", "Combined", "Fold", "FoldedRows", "Pool", "Source", "joined_control"]
-
-Source: TypeAlias = PeerId | None
-"""An edge; None is the peer's own filters."""
+__all__ = ["Combination", "Combined", "Pool", "Source"]
 
 VIEWS_MAX: Final = 64
 """Sets of served edges for which rows are kept: more than a peer has publishers. Beyond, the oldest
@@ -46,8 +44,6 @@ goes: most likely its publisher is gone."""
 LOG_MAX: Final = 128
 """Changed rows that a view may lag behind; then it follows. One that nobody asks for goes when it
 has followed as many as it has rows: to make it anew costs no more."""
-FOLDS_MAX: Final = 4_096
-"""Prefixes of served edges for which a fold is kept."""
 
 
 class Combined(Protocol):
@@ -78,8 +74,13 @@ class Combined(Protocol):
         """Whether a row of the source wants the event; None if that is not known here."""
         ...
 
-    def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
-        """The rows for who is served by these edges, without those for control notifications."""
+    def rows(
+        self, served: Sequence[PeerId], scope: Scope, since: Rows | None = None
+    ) -> Rows | None:
+        """The rows for who is served by these edges, without those for control notifications.
+
+        With `since`, which are near, None if many are to be looked at: `work` does it.
+        """
         ...
 
 
@@ -137,8 +138,16 @@ class Combination:
 
     def rows(self, served: Sequence[PeerId], scope: Scope = NOWHERE) -> Rows:
         """What a publisher is sent who gave this scope and is served by these edges."""
-        entries = self._combined.rows(served, scope)
-        return entries.with_control(self._control.folded(served))
+        rows = self.rows_since(None, served, scope)
+        assert rows is not None
+        return rows
+
+    def rows_since(
+        self, sent: Rows | None, served: Sequence[PeerId], scope: Scope = NOWHERE
+    ) -> Rows | None:
+        """The same for one who was sent these; None until `work` has looked at all of many."""
+        entries = self._combined.rows(served, scope, sent)
+        return None if entries is None else entries.with_control(self._control.folded(served))
 
 
 # --- choosing among rows -----------------------------------------------------------------------
@@ -149,6 +158,10 @@ PENDING_ASKED_MAX: Final = 16
 with more wants everything for that while: asking more takes longer than sending the event."""
 
 
+LOOKED_AT_ONCE: Final = 256
+"""Rows of a table, or of a view, that are looked at when it is new."""
+LOOKED_AT_PER_ROW: Final = 16
+"""Rows that are looked at in the time for a changed row."""
 STEPS_PER_ROW: Final = 128
 """Steps of covering that a row may take of the time for changed rows: a dear one takes that of
 several, and is taken in later."""
@@ -174,10 +187,12 @@ _NO_REACHES: Final[dict[int, Scope]] = {}
 class _View:
     """The rows for one choice of sources, as of some place in the log of changes."""
 
-    __slots__ = ("at", "rows", "unasked")
+    __slots__ = ("at", "rows", "unasked", "unjudged")
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, unjudged: Iterator[EntryKey] | None) -> None:
         self.rows = rows
+        self.unjudged = unjudged
+        """What is to be looked at before these are the rows; None if that was done."""
         self.at = 0
         self.unasked = 0
         """Changed rows that it followed since a publisher was last sent its rows."""
@@ -185,7 +200,7 @@ class _View:
     @property
     def pays(self) -> bool:
         """Whether to follow costs less than to make it anew when it is asked for."""
-        return self.unasked <= max(LOG_MAX, self.rows.entry_count)
+        return self.unjudged is not None or self.unasked <= max(LOG_MAX, self.rows.entry_count)
 
 
 class Pool:
@@ -209,6 +224,9 @@ class Pool:
         self._pending: dict[Source, dict[EntryKey, Entry | None]] = {}
         """Per source the rows that are to be taken in, last ones first; None where one goes. The
         rows themselves: the table may have changed by then, and old versions are dear to ask."""
+        self._differences: dict[Source, Iterator[tuple[EntryKey, Entry | None] | None]] = {}
+        """Per source whose table is another one altogether, what differs, as far as it is not
+        pending; None for each row that does not."""
         self._gone: dict[Source, None] = {}
         """Sources that are to have no rows in the end."""
         self._entering: Entering | None = None
@@ -223,18 +241,24 @@ class Pool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that has changed was taken in."""
-        return not self._pending
+        """Whether all that has changed was taken in, and all rows that are asked for are known."""
+        return not self._pending and all(view.unjudged is None for view in self._views.values())
 
     def replace(self, source: Source, old: Rows, new: Rows) -> None:
         """The rows of a source change: note what is to be taken in."""
-        added, removed = old.entry_change_to(new)
         self._asked = None
         self._bit(source)
         self._gone.pop(source, None)
         if new is NO_ROWS:
             self._gone[source] = None
         pending = self._pending.setdefault(source, {})
+        self._look(source, None)
+        if not old.leads_to(new):
+            self._differences[source] = old.differences_to(new)
+            self._look(source, LOOKED_AT_ONCE)
+            self._end_if_done(source)
+            return
+        added, removed = old.entry_change_to(new)
         # The last ones are taken in first: what comes is there before anything goes.
         for key in removed:
             pending.pop(key, None)
@@ -249,11 +273,17 @@ class Pool:
         """Take in so many changed rows, or all; the sources that they are of."""
         touched: dict[Source, None] = {}
         changed: dict[EntryKey, _Cell] = {}
+        looked_at = None if rows_max is None else LOOKED_AT_PER_ROW * rows_max
+        if rows_max is None:
+            for source in list(self._differences):
+                self._look(source, None)
         left = sum(map(len, self._pending.values())) if rows_max is None else rows_max
         steps_left = None if rows_max is None else STEPS_PER_ROW * rows_max
         for source in list(self._pending):
             pending, bit = self._pending[source], self._bits[source]
             touched[source] = None
+            if not pending:
+                self._look(source, looked_at)
             while pending and left > 0:
                 key = next(reversed(pending))
                 entry = pending[key]
@@ -268,11 +298,31 @@ class Pool:
                 if cell is not None:
                     changed[key] = cell
             self._end_if_done(source)
-            if left <= 0:
+            if left <= 0 or source in self._differences:
                 break
         self._asked = None
         self._note(changed)
+        for key_of_view, view in self._views.items():
+            if view.unjudged is not None:
+                self._judge_some(view, *key_of_view, looked_at)
+                if rows_max is not None:
+                    break
         return touched
+
+    def _look(self, source: Source, rows_max: int | None) -> None:
+        """Find what differs among so many rows of a source that has another table, or among all."""
+        differences = self._differences.get(source)
+        if differences is None:
+            return
+        seen = list(islice(differences, rows_max))
+        if rows_max is None or len(seen) < rows_max:
+            del self._differences[source]
+        # The last ones are taken in first: what was pending, what comes, and at last what goes.
+        pending = self._pending[source]
+        before = dict(pending)
+        pending.clear()
+        pending.update(difference for difference in reversed(seen) if difference is not None)
+        pending.update((key, before[key]) for key in before if key not in pending)
 
     def _enter(self, wanted: Filter, steps_left: int | None) -> int | None:
         """Put a filter into the covering order, or go on with it; how many steps are left."""
@@ -288,7 +338,7 @@ class Pool:
         return None if steps_left is None else steps_left - taken
 
     def _end_if_done(self, source: Source) -> None:
-        if not self._pending[source]:
+        if not self._pending[source] and source not in self._differences:
             del self._pending[source]
             if self._gone.pop(source, ...) is None:
                 self._free.append(self._bits.pop(source))
@@ -335,6 +385,8 @@ class Pool:
         """
         if self._order is None or not self.is_indexed:
             return None
+        if source in self._differences:
+            return True
         pending = self._pending.get(source)
         if pending:
             if len(pending) > PENDING_ASKED_MAX:
@@ -379,8 +431,10 @@ class Pool:
                 view.at = 0
             self._log.clear()
 
-    def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
-        """The rows for who is served by these edges."""
+    def rows(
+        self, served: Sequence[PeerId], scope: Scope, since: Rows | None = None
+    ) -> Rows | None:
+        """The rows for who is served by these edges; with `since`, None until they are known."""
         mask = self._bits.get(None, 0)
         for source in served:
             mask |= self._bits.get(source, 0)
@@ -389,21 +443,41 @@ class Pool:
         if view is None:
             if len(self._views) >= VIEWS_MAX:
                 del self._views[next(iter(self._views))]
-            view = self._views[key] = _View(Rows(self._chosen(sorted(self._cells), mask, scope)))
-            view.at = len(self._log)
-        elif view.at < len(self._log):
-            self._refresh(view, mask, scope)
+            view = self._views[key] = self._view(NO_ROWS if since is None else since)
+            if since is not None:
+                self._judge_some(view, *key, LOOKED_AT_ONCE)
         view.unasked = 0
+        if view.unjudged is not None:
+            if since is not None:
+                return None
+            self._judge_some(view, *key, None)
+        if view.at < len(self._log):
+            self._refresh(view, mask, scope)
         return view.rows
 
-    def _chosen(self, keys: Iterable[EntryKey], mask: int, scope: Scope) -> tuple[Entry, ...]:
-        rows = (self._judged(self._cells[key], mask, scope) for key in keys)
-        return tuple(row for row in rows if row is not None)
+    def _view(self, since: Rows) -> _View:
+        """A view that begins with the rows of somebody, who then learns what differs."""
+        rows = since.without_control()
+        view = _View(rows, chain(rows.keys(), list(self._cells)))
+        view.at = len(self._log)
+        return view
 
     def _refresh(self, view: _View, mask: int, scope: Scope) -> None:
         """Judge again what has changed since the view was worked out."""
+        self._judge(view, dict.fromkeys(self._log[view.at :]), mask, scope)
+        view.at = len(self._log)
+
+    def _judge_some(self, view: _View, mask: int, scope: Scope, rows_max: int | None) -> None:
+        """Look at so many rows that a new view has not seen yet, or at all."""
+        assert view.unjudged is not None
+        keys = list(islice(view.unjudged, rows_max))
+        self._judge(view, dict.fromkeys(keys), mask, scope)
+        if rows_max is None or len(keys) < rows_max:
+            view.unjudged = None
+
+    def _judge(self, view: _View, keys: Iterable[EntryKey], mask: int, scope: Scope) -> None:
         added, removed = [], []
-        for key in dict.fromkeys(self._log[view.at :]):
+        for key in keys:
             cell = self._cells.get(key)
             row = None if cell is None else self._judged(cell, mask, scope)
             known = view.rows.find(key)
@@ -413,7 +487,6 @@ class Pool:
             elif known is None or known.reach != row.reach:
                 added.append(row)
         view.rows = view.rows.changed(added, removed)
-        view.at = len(self._log)
 
     def _judged(self, cell: _Cell, mask: int, scope: Scope) -> Entry | None:
         """The row of a cell for a choice of sources; None if they lack it, or have one above it."""
@@ -459,101 +532,3 @@ def _united_reach(cell: _Cell, mask: int, scope: Scope, reach: Reach) -> Scope |
     for part in sorted(part for part in parts if part is not None):
         found = part if found is None else reach.united(found, part)
     return found
-
-
-# --- folding -----------------------------------------------------------------------------------
-
-T = TypeVar("T")
-
-
-class Fold(Generic[T]):
-    """Values of sources, joined one by one in the order in which they serve.
-
-    The join begins with the value of the own filters. It may be given None for "nothing".
-    """
-
-    __slots__ = ("_join", "_prefixes", "_values")
-
-    def __init__(self, join: Callable[[T | None, T | None], T]) -> None:
-        self._join = join
-        self._values: dict[Source, T] = {}
-        self._prefixes: dict[tuple[PeerId, ...], T] = {}
-
-    def replace(self, source: Source, value: T | None) -> None:
-        """The value of a source changes; None if it is gone."""
-        if value is None:
-            self._values.pop(source, None)
-        else:
-            self._values[source] = value
-        if source is None:
-            self._prefixes.clear()
-            return
-        for prefix in [prefix for prefix in self._prefixes if source in prefix]:
-            del self._prefixes[prefix]
-
-    def folded(self, served: Sequence[PeerId]) -> T:
-        """The join over these edges."""
-        served = tuple(served)
-        known = len(served)
-        while known and served[:known] not in self._prefixes:
-            known -= 1
-        value = self._prefixes.get(served[:known])
-        if value is None:
-            value = self._join(None, self._values.get(None))
-            self._keep((), value)
-        for end in range(known, len(served)):
-            value = self._join(value, self._values.get(served[end]))
-            self._keep(served[: end + 1], value)
-        return value
-
-    def _keep(self, prefix: tuple[PeerId, ...], value: T) -> None:
-        if len(self._prefixes) >= FOLDS_MAX:
-            self._prefixes.clear()
-        self._prefixes[prefix] = value
-
-
-class FoldedRows:
-    """Rows for events under a strategy that makes new rows out of those of two tables."""
-
-    follows_changes = False
-    __slots__ = ("_fold",)
-
-    def __init__(self, join: Callable[[Rows | None, Rows | None], Rows]) -> None:
-        self._fold: Fold[Rows] = Fold(join)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all that has changed was taken in: always, a fold is worked out when asked."""
-        return True
-
-    def replace(self, source: Source, old: Rows, new: Rows) -> None:
-        """The rows of a source change."""
-        if not new.has_entries_of(old):
-            self._fold.replace(source, new.without_control() if new.entry_count else None)
-
-    def work(self, rows_max: int | None) -> dict[Source, None]:
-        """Nothing is left to take in."""
-        return {}
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether `wants` knows: merged rows are in no index."""
-        return False
-
-    def wants(self, source: Source, publication: Publication) -> bool | None:
-        """Only the table knows."""
-        return None
-
-    def rows(self, served: Sequence[PeerId], scope: Scope) -> Rows:
-        """The rows for who is served by these edges."""
-        return self._fold.folded(served)
-
-
-def joined_control(rows: ControlRows | None, table: ControlRows | None) -> ControlRows:
-    """The rows for control notifications of both: per name, the united intervals."""
-    if not rows or not table or rows is table:
-        return rows or table or ()
-    joined = dict(rows)
-    for name, intervals in table:
-        joined[name] = united(joined.get(name, ()), intervals)
-    return tuple((name, joined[name]) for name in sorted(joined))

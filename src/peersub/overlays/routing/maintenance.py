@@ -32,7 +32,7 @@ from peersub.overlays.core.effects import Drop, Effect, Send, SetTimer, Subscrip
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.routing.combination import Combination, Source
+from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.confirmations import Confirmations, Wave
 from peersub.overlays.routing.control_filters import (
     CONTROL_INTERVALS_MAX,
@@ -41,6 +41,7 @@ from peersub.overlays.routing.control_filters import (
     is_control_name,
     normalised,
 )
+from peersub.overlays.routing.folding import Source
 from peersub.overlays.routing.lots import Lots
 from peersub.overlays.routing.maintenance_settings import MaintenanceSettings
 from peersub.overlays.routing.messages import (
@@ -249,10 +250,8 @@ class FilterMaintenance:
 
     @property
     def is_settled(self) -> bool:
-        """Whether what the last change of responsibilities led to is in use everywhere.
-
-        Every edge has told its rows for its present scope, and all publishers have confirmed what
-        they were sent because of that. Subscriptions that come and go meanwhile do not matter.
+        """Whether every edge has told its rows for its present scope, and all publishers have
+        confirmed what they were sent because of that; other changes do not matter.
         """
         return self._settled_version == self._version
 
@@ -426,18 +425,21 @@ class FilterMaintenance:
             if is_asked and not combination.is_complete:
                 # Whoever asked lets go of what it holds: it must get all that is known.
                 continue
-            self._due.pop(peer, None)
-            was_sending = bool(publisher.outgoing)
+            was_sending = publisher.is_sending
             if not was_sending:
-                rows = combination.rows(self._served(peer, publisher), publisher.scope)
+                served = self._served(peer, publisher)
+                rows = combination.rows_since(publisher.sent, served, publisher.scope)
+                if rows is None:
+                    continue  # All of many rows are to be looked at first.
                 if is_asked or rows is not publisher.sent:
                     self._answers.pop(peer, None)
                     sizes, at_once = self.strategy.sizes, self.settings.rows_per_message
                     publisher.update_to(rows, sizes, at_once, is_answer=is_asked)
+            self._due.pop(peer, None)
             for update in publisher.next_updates(rows_left):
                 rows_left -= len(update.added) + len(update.removed)
                 self._send(peer, update)
-            if was_sending or publisher.outgoing or peer in self._answers:
+            if was_sending or publisher.is_sending or peer in self._answers:
                 # What has changed since the update was begun is told in the next one.
                 self._due[peer] = None
 
@@ -460,8 +462,6 @@ class FilterMaintenance:
             self._wait(TURN_PAUSE_MS)
 
     def _taken_effects(self) -> list[Effect]:
-        if not self._effects and not self._outgoing:
-            return []
         effects, self._effects = self._effects, []
         outgoing, self._outgoing = self._outgoing, {}
         effects += [Send(peer, tuple(messages)) for peer, messages in outgoing.items()]

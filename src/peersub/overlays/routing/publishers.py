@@ -6,11 +6,10 @@ result, in chunks that are bounded in rows and bytes.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from peersub.overlays.routing.messages import Entry, FilterUpdate
+from peersub.overlays.routing.messages import Entry, EntryKey, FilterUpdate
 from peersub.overlays.routing.rows import NO_ROWS, Change, Rows, WireSizes
 from peersub.overlays.routing.topology import NOWHERE, Scope
 
@@ -23,8 +22,9 @@ BYTES_PER_UPDATE_MAX: Final = 131_072
 ROW_BYTES: Final = 256
 """About the bytes that a row may have before fewer go into a message that is to be small: a dear
 row has one to itself."""
-BYTES_SPLIT_MAX: Final = 1_024
-"""Into how many messages an update is split because of its bytes, about: twice as many at most."""
+PARTS_OF_A_SIZE: Final = 256
+"""Messages of an update after which those that follow may be twice as large: their number is
+bounded (`CHUNKS_MAX`), and nobody adds up a large table first."""
 KEYS_PER_ROW: Final = 8
 """Keys to remove that are read as fast as one row."""
 ROWS_IN_SMALL_PARTS: Final = 4_096
@@ -34,7 +34,10 @@ ROWS_IN_SMALL_PARTS: Final = 4_096
 class Publisher:
     """A peer that holds this one responsible for a scope."""
 
-    __slots__ = ("confirmed", "is_whole_due", "number", "outgoing", "scope", "sent", "version")
+    __slots__ = (
+        *("_chunks", "_is_first", "_next"),
+        *("confirmed", "is_whole_due", "number", "scope", "sent", "version"),
+    )
 
     def __init__(self) -> None:
         self.scope: Scope = NOWHERE
@@ -47,8 +50,11 @@ class Publisher:
         """The last update that is confirmed; all before it are."""
         self.is_whole_due = True
         """Whether the next update has to be the whole table."""
-        self.outgoing: deque[FilterUpdate] = deque()
-        """Parts of the last update that are to be sent: a whole table is not sent in one go."""
+        self._chunks: Iterator[Change] = iter(())
+        self._next: Change | None = None
+        """The next part of the last update."""
+        self._is_first = False
+        """Whether it is the first of a whole table."""
 
     @classmethod
     def converged(cls, scope: Scope, rows: Rows) -> Publisher:
@@ -63,34 +69,38 @@ class Publisher:
         self, rows: Rows, sizes: WireSizes, rows_per_message: int, *, is_answer: bool
     ) -> None:
         """Tell these rows; nothing if they are known, unless it is an answer."""
-        assert not self.outgoing
+        assert not self.is_sending
         is_whole, sent = self.is_whole_due, self.sent
         self.sent, self.is_whole_due = rows, False
         change = (rows.wire_entries(), ()) if is_whole else sent.change_to(rows)
         if not is_answer and not any(change):
             return
         self.number += 1
-        digest = rows.digest
-        chunks = list(_chunks(change, sizes, rows_per_message))
-        self.outgoing.extend(
-            FilterUpdate(
+        self._is_first = is_whole
+        self._chunks = _chunks(change, sizes, rows_per_message)
+        self._next = next(self._chunks)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether parts of the last update are to be sent: a whole table is not sent in one go."""
+        return self._next is not None
+
+    def next_updates(self, rows_max: int) -> Iterator[FilterUpdate]:
+        """The next parts to send, of about so many rows; each is made when it is sent."""
+        while self._next is not None and rows_max > 0:
+            added, removed = self._next
+            self._next = next(self._chunks, None)
+            rows_max -= len(added) + len(removed)
+            yield FilterUpdate(
                 self.number,
                 self.version,
                 added,
                 removed,
-                digest,
-                first=is_whole and place == 0,
-                last=place == len(chunks) - 1,
+                self.sent.digest,
+                first=self._is_first,
+                last=self._next is None,
             )
-            for place, (added, removed) in enumerate(chunks)
-        )
-
-    def next_updates(self, rows_max: int) -> Iterator[FilterUpdate]:
-        """The next parts to send, of about so many rows."""
-        while self.outgoing and rows_max > 0:
-            update = self.outgoing.popleft()
-            rows_max -= len(update.added) + len(update.removed)
-            yield update
+            self._is_first = False
 
     def describe(self) -> Mapping[str, Any]:
         """How many rows it was sent, and which, as plain values."""
@@ -102,24 +112,28 @@ class Publisher:
         }
 
 
-def _chunks(change: Change, sizes: WireSizes, rows_per_message: int) -> Iterator[Change]:
+def _chunks(
+    change: tuple[Sequence[Entry], Sequence[EntryKey]], sizes: WireSizes, rows_per_message: int
+) -> Iterator[Change]:
     """A change in parts that fit into a message each; an empty one is one part."""
     added, removed = change
     times = 1 + max(len(added), len(removed)) // ROWS_IN_SMALL_PARTS
     rows_max = min(times * rows_per_message, ROWS_PER_UPDATE_MAX)
-    costs = [sizes.of_entry(entry) for entry in added]
-    bytes_max = max(rows_max * ROW_BYTES, sum(costs) // BYTES_SPLIT_MAX)
-    bytes_max = min(bytes_max, BYTES_PER_UPDATE_MAX)
     keys_max = min(rows_max * KEYS_PER_ROW, ROWS_PER_UPDATE_MAX)
+    bytes_max = min(rows_max * ROW_BYTES, BYTES_PER_UPDATE_MAX)
     rows: list[Entry] = []
-    size = 0
-    for entry, cost in zip(added, costs, strict=True):
+    size = parts = 0
+    for entry in added:
+        cost = sizes.of_entry(entry)
         if rows and (len(rows) == rows_max or size + cost > bytes_max):
             yield tuple(rows), ()
-            rows, size = [], 0
+            rows, size, parts = [], 0, parts + 1
+            if parts % PARTS_OF_A_SIZE == 0:
+                bytes_max = min(2 * bytes_max, BYTES_PER_UPDATE_MAX)
         rows.append(entry)
         size += cost
-    while len(removed) > keys_max:
-        yield (), removed[:keys_max]
-        removed = removed[keys_max:]
-    yield tuple(rows), removed
+    begin = 0
+    while len(removed) - begin > keys_max:
+        yield (), tuple(removed[begin : begin + keys_max])
+        begin += keys_max
+    yield tuple(rows), tuple(removed[begin:])

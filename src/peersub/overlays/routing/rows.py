@@ -74,6 +74,8 @@ _FILTER_OF: Final = itemgetter(1)
 LINKED_MIN: Final = 1_024
 """Changed rows that versions of a table stay linked for, or as many as the table has, or had, rows.
 Beyond, an old version keeps a copy of the rows instead of all that changed since."""
+SORTED_MAX: Final = 1_024
+"""Rows that are sorted in one go."""
 _DIGEST_HEX: Final = 2 * DIGEST_BYTES
 
 
@@ -436,9 +438,12 @@ class Rows:
         version.unasked = 0
         return version.index, version.index_some() if version.unindexed else ()
 
-    def wire_entries(self) -> tuple[Entry, ...]:
-        """All rows as they travel."""
-        return self.entries + tuple(Entry(name, filter_of(name, i)) for name, i in self.control)
+    def wire_entries(self) -> list[Entry]:
+        """All rows as they travel, in no order."""
+        return [
+            *self._version.values(),
+            *(Entry(name, filter_of(name, intervals)) for name, intervals in self.control),
+        ]
 
     # --- changing ------------------------------------------------------------------------------
 
@@ -467,6 +472,23 @@ class Rows:
     def entry_change_to(self, new: Rows) -> tuple[list[Entry], list[EntryKey]]:
         """`change_to` for the rows for events alone."""
         return self._version.change_to(new._version)
+
+    def leads_to(self, new: Rows) -> bool:
+        """Whether it is known what has changed from these rows to the others."""
+        return self._version._links_to(new._version) is not None
+
+    def differences_to(self, new: Rows) -> Iterator[tuple[EntryKey, Entry | None] | None]:
+        """One by one what to add, and then what to remove; None for each row that stays.
+
+        For tables of which nobody knows what has changed: they are compared as far as is asked.
+        Few rows come sorted: then what is made of them does not depend on how the table grew.
+        """
+        entries = new.entries if new.entry_count <= SORTED_MAX else list(new._version.values())
+        return _differing(dict(self._version.by_key()), entries)
+
+    def keys(self) -> list[EntryKey]:
+        """The keys of the rows for events, in no order."""
+        return list(self._version.by_key())
 
     @property
     def version(self) -> int:
@@ -530,6 +552,17 @@ def _difference(
         if (known := before.get(key)) is None or known.reach != entry.reach
     ]
     return added, [key for key in before if key not in after]
+
+
+def _differing(
+    before: dict[EntryKey, Entry], entries: Iterable[Entry]
+) -> Iterator[tuple[EntryKey, Entry | None] | None]:
+    for entry in entries:
+        key = row_key(entry)
+        known = before.pop(key, None)
+        yield None if known is not None and known.reach == entry.reach else (key, entry)
+    for key in before:
+        yield key, None
 
 
 def control_rows(control: Mapping[str, Intervals]) -> ControlRows:

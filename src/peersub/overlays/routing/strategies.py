@@ -29,9 +29,10 @@ from typing import Any, Final, TypeAlias
 from peersub.filters.filter import Filter
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.routing.bounded_merging import BoundedMerging
-from peersub.overlays.routing.combination import Combination, Combined, FoldedRows, Pool
+from peersub.overlays.routing.combination import Combination, Combined, Pool
 from peersub.overlays.routing.control_filters import Intervals
 from peersub.overlays.routing.covering_order import CoveringOrder
+from peersub.overlays.routing.folding import FoldedRows
 from peersub.overlays.routing.local_rows import LocalRows
 from peersub.overlays.routing.messages import Entry
 from peersub.overlays.routing.perfect_merging import PerfectMerging

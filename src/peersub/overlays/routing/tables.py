@@ -21,8 +21,8 @@ from enum import Enum
 from typing import Any, Final
 
 from peersub.overlays.core.publication import Publication
-from peersub.overlays.routing.combination import joined_control
 from peersub.overlays.routing.control_filters import KEY_ATTRIBUTE, holds_key
+from peersub.overlays.routing.folding import joined_control
 from peersub.overlays.routing.messages import Entry, EntryKey, FilterUpdate
 from peersub.overlays.routing.rows import NO_ROWS, Rows, row_key
 from peersub.overlays.routing.topology import NOWHERE, Reach, Scope
@@ -51,7 +51,7 @@ class EdgeTable:
     """
 
     __slots__ = (
-        *("_held", "_held_until", "_joined", "_since", "_staged", "_told"),
+        *("_held", "_held_until", "_joined", "_since", "_staged", "_told", "_whole"),
         *("is_known", "scope", "told_version", "version"),
     )
 
@@ -68,6 +68,9 @@ class EdgeTable:
         self._held_until = 0
         self._joined: Rows | None = None
         self._staged: list[FilterUpdate] = []
+        """What has come of an update."""
+        self._whole: Rows | None = None
+        """The rows of it, if it is a whole table: large ones are not made in one go."""
 
     # --- what it holds -------------------------------------------------------------------------
 
@@ -86,6 +89,8 @@ class EdgeTable:
         """All rows, told and held."""
         if not self._held:
             return self._told
+        if not self._told:
+            return self._held
         if self._joined is None:
             self._joined = _both(self._told, self._held)
         return self._joined
@@ -102,7 +107,7 @@ class EdgeTable:
     def restart(self, version: int) -> None:
         """A fresh link: what was on its way over the old one will not come."""
         self._since = version
-        self._staged.clear()
+        self._begin_update(is_whole=False)
 
     def hold(self, rows: Rows) -> None:
         """Keep these rows as well, until the peer has told those for its present scope."""
@@ -127,21 +132,23 @@ class EdgeTable:
         if update.responsibility < self._since:
             raise ValueError("the update is for a responsibility that was taken back")
         if update.first:
-            self._staged.clear()
+            self._begin_update(is_whole=True)
         elif len(self._staged) >= CHUNKS_MAX:
-            self._staged.clear()
+            self._begin_update(is_whole=False)
             raise ValueError(f"the update has more than {CHUNKS_MAX:,} chunks")
         self._staged.append(update)
+        if self._whole is not None:
+            self._whole = _applied(self._whole, [update])
         if not update.last:
             return Outcome.INCOMPLETE
-        before, staged = self.rows, self._staged
-        self._staged = []
-        rows = _applied(self._told, staged)
+        is_whole = self._whole is not None
+        rows = _applied(self._told, self._staged) if self._whole is None else self._whole
+        self._begin_update(is_whole=False)
         if rows.digest != update.digest:
-            self.hold(before)
+            self.hold(self.rows)
             self._told = rows
             self._joined = None
-            return Outcome.WHOLE_MISMATCH if staged[0].first else Outcome.MISMATCH
+            return Outcome.WHOLE_MISMATCH if is_whole else Outcome.MISMATCH
         self._told = rows
         self._joined = None
         self.is_known = True
@@ -149,6 +156,10 @@ class EdgeTable:
         if self._held and update.responsibility >= self._held_until:
             self._held = NO_ROWS
         return Outcome.APPLIED
+
+    def _begin_update(self, *, is_whole: bool) -> None:
+        self._staged = []
+        self._whole = NO_ROWS if is_whole else None
 
     @property
     def wants_everything(self) -> bool:
@@ -191,7 +202,7 @@ def _applied(told: Rows, chunks: list[FilterUpdate]) -> Rows:
     for chunk in chunks:
         removed.update(dict.fromkeys(chunk.removed))
         added.update((row_key(entry), entry) for entry in chunk.added)
-    return (NO_ROWS if chunks[0].first else told).changed(list(added.values()), list(removed))
+    return told.changed(list(added.values()), list(removed))
 
 
 def _both(first: Rows, second: Rows) -> Rows:
