@@ -106,10 +106,20 @@ class Story:
         return live <= set(self.network.ready)
 
 
+@pytest.fixture(params=["whole", "in-parts"])
+def slices(request, monkeypatch):
+    """How much is done at once: tables are small here, and large ones are worked out in parts."""
+    if request.param == "whole":
+        return {}
+    monkeypatch.setattr("peersub.overlays.routing.combination.LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr("peersub.overlays.routing.combination.LOOKED_AT_PER_ROW", 1)
+    return {"rows_per_turn": 1, "rows_told_per_turn": 1, "rows_per_message": 1}
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("strategy", EXACT)
 @pytest.mark.parametrize("shape", ["ring", "tree"])
-def test_at_rest_the_tables_are_the_fixpoint(shape, strategy, seed):
+def test_at_rest_the_tables_are_the_fixpoint(slices, shape, strategy, seed):
     """Digest section 5 and rows 7, 8, 13: F*, readiness, and nothing left in the end."""
     story = Story(shape, strategy, seed, coalesce_ms=5 * (seed % 2))
     story.tell()
@@ -476,7 +486,7 @@ def know(network, key, keys):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_filter_is_missing_between_a_loss_and_the_heir(seed):
+def test_no_filter_is_missing_between_a_loss_and_the_heir(slices, seed):
     """Digest section 7, make before break: whoever lives and can be reached always is."""
     random = Random(seed)
     keys = sorted(random.sample(range(SIZE), 9))
@@ -529,14 +539,14 @@ def check_all(network, keys):
             assert name_of(owner) in network.reached(name_of(publisher), event)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_new_edge_begins_with_its_neighbours_rows(seed):
+@pytest.mark.parametrize("seed", [*range(6), 16])
+def test_a_new_edge_begins_with_its_neighbours_rows(slices, seed):
     random = Random(seed)
     keys = sorted(random.sample(range(SIZE), 9))
     newcomer = random.choice(keys)
     old = [key for key in keys if key != newcomer]
     topologies = ring(keys)
-    network = FilterNetwork(topologies, StrategySettings(strategy="identity"), random)
+    network = FilterNetwork(topologies, StrategySettings(strategy="identity"), random, **slices)
     for key in keys:
         known = old if key != newcomer else []
         topologies[name_of(key)].know(
@@ -597,7 +607,7 @@ def test_what_a_new_edge_copied_is_passed_on_until_it_answers():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scopes_are_told_and_taken_back(seed):
+def test_scopes_are_told_and_taken_back(slices, seed):
     """Digest rows 5 and 12: at rest v knows exactly who holds it responsible, and for what."""
     random = Random(seed)
     keys = random.sample(range(SIZE), 10)
@@ -662,7 +672,7 @@ def reconnect(network, one, other):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_after_any_history_of_links_and_edges_all_is_told_and_confirmed(seed):
+def test_after_any_history_of_links_and_edges_all_is_told_and_confirmed(slices, seed):
     """Waits form no circle that outlasts the changes, and nothing is held for ever."""
     random = Random(seed)
     story = Story("ring", random.choice(EXACT), seed, coalesce_ms=random.choice([0, 0, 5]))

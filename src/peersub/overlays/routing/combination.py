@@ -279,27 +279,34 @@ class Pool:
                 self._look(source, None)
         left = sum(map(len, self._pending.values())) if rows_max is None else rows_max
         steps_left = None if rows_max is None else STEPS_PER_ROW * rows_max
-        for source in list(self._pending):
-            pending, bit = self._pending[source], self._bits[source]
-            touched[source] = None
-            if not pending:
-                self._look(source, looked_at)
-            while pending and left > 0:
-                key = next(reversed(pending))
-                entry = pending[key]
-                if entry is not None and key not in self._cells:
-                    steps_left = self._enter(entry.filter, steps_left)
-                    if self._entering is not None:
-                        left = 0
+        # Nothing goes before all has come: a row that moves from one source to another is never
+        # missing, and a publisher is not told so.
+        for comes in (True, False):
+            for source in list(self._pending):
+                pending, bit = self._pending[source], self._bits[source]
+                touched[source] = None
+                if comes and (not pending or pending[next(reversed(pending))] is None):
+                    self._look(source, looked_at)
+                while pending and left > 0:
+                    key = next(reversed(pending))
+                    entry = pending[key]
+                    if (entry is not None) is not comes:
                         break
-                left -= 1
-                del pending[key]
-                cell = self._take_in(key, entry, bit)
-                if cell is not None:
-                    changed[key] = cell
-            self._end_if_done(source)
-            if left <= 0 or source in self._differences:
-                break
+                    if entry is not None and key not in self._cells:
+                        steps_left = self._enter(entry.filter, steps_left)
+                        if self._entering is not None:
+                            left = 0
+                            break
+                    left -= 1
+                    del pending[key]
+                    cell = self._take_in(key, entry, bit)
+                    if cell is not None:
+                        changed[key] = cell
+                self._end_if_done(source)
+                if source in self._differences:
+                    left = 0
+                if left <= 0:
+                    break
         self._asked = None
         self._note(changed)
         for key_of_view, view in self._views.items():
@@ -317,12 +324,12 @@ class Pool:
         seen = list(islice(differences, rows_max))
         if rows_max is None or len(seen) < rows_max:
             del self._differences[source]
-        # The last ones are taken in first: what was pending, what comes, and at last what goes.
+        # The last ones are taken in first: what comes, and then what goes.
         pending = self._pending[source]
-        before = dict(pending)
+        found = {**pending, **dict(difference for difference in seen if difference is not None)}
         pending.clear()
-        pending.update(difference for difference in reversed(seen) if difference is not None)
-        pending.update((key, before[key]) for key in before if key not in pending)
+        pending.update((key, None) for key, entry in found.items() if entry is None)
+        pending.update((key, entry) for key, entry in reversed(found.items()) if entry is not None)
 
     def _enter(self, wanted: Filter, steps_left: int | None) -> int | None:
         """Put a filter into the covering order, or go on with it; how many steps are left."""
