@@ -8,11 +8,18 @@ ACKNOWLEDGED_MS = 2
 """An event that is published at 1 ms."""
 
 
-def nothing(checker: DurableChecker) -> None:
+def tell_nothing(checker: DurableChecker) -> None:
     pass
 
 
-def check(copies: int = 2, *, is_known: bool = True, before=nothing, tell=nothing, gone: str = ""):
+def check(
+    copies: int = 2,
+    *,
+    is_known: bool = True,
+    before=tell_nothing,
+    tell=tell_nothing,
+    gone: str = "",
+):
     """What is missing after an event for s1 was acknowledged, and somebody told of its fate."""
     checker = DurableChecker(copies)
     checker.is_known = lambda name, node: is_known

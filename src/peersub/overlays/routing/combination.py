@@ -79,7 +79,7 @@ class Combined(Protocol):
     ) -> Rows | None:
         """The rows for who is served by these edges, without those for control notifications.
 
-        With `since`, which are near, None if many are to be looked at: `work` does it.
+        With `since`, the rows that were told before, None until `work` has looked at all of many.
         """
         ...
 

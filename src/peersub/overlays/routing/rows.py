@@ -268,7 +268,9 @@ class _Version:
         """What to add and to remove, sorted by key."""
         links = self._links_to(new)
         if links is None:
-            return _difference(self.entries, new.entries)
+            found = [each for each in _differing(dict(self.by_key()), new.entries) if each]
+            more = [entry for _, entry in found if entry is not None]
+            return more, sorted(key for key, entry in found if entry is None)
         before: _Places = {}
         after: _Places = {}
         for _, known, changed in links:
@@ -531,27 +533,6 @@ class WireSizes:
             control = sum(32 + len(name) + 9 * len(i) for name, i in rows.control)
             rows.wire_bytes = control + sum(map(self.of_entry, rows.entries))
         return rows.wire_bytes
-
-
-def _difference(
-    old: tuple[Entry, ...], new: tuple[Entry, ...]
-) -> tuple[list[Entry], list[EntryKey]]:
-    # Most rows are the same objects in the same order: leave out the equal ends first.
-    shorter = min(len(old), len(new))
-    start = 0
-    while start < shorter and old[start] is new[start]:
-        start += 1
-    end = 0
-    while end < shorter - start and old[-1 - end] is new[-1 - end]:
-        end += 1
-    before = {row_key(entry): entry for entry in old[start : len(old) - end]}
-    after = {row_key(entry): entry for entry in new[start : len(new) - end]}
-    added = [
-        entry
-        for key, entry in after.items()
-        if (known := before.get(key)) is None or known.reach != entry.reach
-    ]
-    return added, [key for key in before if key not in after]
 
 
 def _differing(
