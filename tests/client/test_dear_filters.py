@@ -25,7 +25,7 @@ from peersub.runtime.filter_budget import FilterBudget
 from peersub.runtime.security.permissions import Permissions
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
-from peersub.runtime.turns import REST_SHARE, SLICE_S, LoopMonitor, Turns
+from peersub.runtime.turns import REST_SHARE, SLICE_S, TICK_S, LoopMonitor, Turns
 from peersub.wire import FrameDecoder, encode, sealed
 from peersub.wire.client_messages import (
     CLIENT_VERSION,
@@ -410,6 +410,7 @@ async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
     turns.give_way()
     turns.ask(part)
     await until(lambda: len(done) == 8)
+    assert rests.pop(0) == TICK_S, "the event goes first"
     assert rests == [pytest.approx(REST_SHARE * 2 * PART_S)], "two parts are a slice"
     turns.ask(part)
     await until(lambda: len(done) == 12)
@@ -419,6 +420,33 @@ async def test_work_rests_while_events_pass_and_not_otherwise(monkeypatch):
     turns.ask(part)
     await until(lambda: len(done) == 16)
     assert len(rests) == 3, "the events are long gone"
+
+
+@on_loop
+async def test_an_event_is_written_before_work_that_is_due_and_work_gets_on_all_the_same():
+    clock, happened = [0.0], []
+    turns = Turns(lambda: clock[0])
+
+    def part():
+        clock[0] += SLICE_S
+        happened.append("work")
+        return happened.count("work") < 3
+
+    def pass_event():
+        turns.give_way()
+        asyncio.get_running_loop().call_soon(happened.append, "written")
+
+    turns.ask(part)
+    pass_event()
+    await until(lambda: "work" in happened)
+    assert happened[:2] == ["written", "work"]
+    assert happened.count("work") == 1, "each is a slice"
+
+    def has_ended():
+        pass_event()
+        return happened.count("work") == 3
+
+    await until(has_ended)
 
 
 @on_loop

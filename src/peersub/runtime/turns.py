@@ -4,8 +4,10 @@ A client may ask for thousands of subscriptions at once, neighbours tell as many
 end when a client is lost. Whatever grows with their number is *work*: small parts, done one after
 the other until a slice of time is used up. Then the loop sees to everything else. While events pass
 through the node it also rests after each slice, for longer than that took: most of a processor
-stays for events and signs of life. Whoever is woken late shares its processor with others, whom it
-would hold up: it rests longer still. Without events nobody waits for a rest.
+stays for events and signs of life. A slice that is due when an event has just passed waits a tick:
+the event is written first, and whoever gets it may need the same processor. Whoever is woken late
+shares its processor with others, whom it would hold up: it rests longer still. Without events
+nobody waits for a rest.
 
 What cannot be done in small parts, and touches nothing but what it is given, is done off the loop:
 in a thread, one after the other, with rests in between as well.
@@ -28,7 +30,7 @@ from weakref import WeakKeyDictionary
 
 __all__ = ["LoopMonitor", "Turns", "Work"]
 
-SLICE_S: Final = 0.000_15
+SLICE_S: Final = 0.000_1
 """After so long no further part is begun before the loop has seen to everything else."""
 REST_SHARE: Final = 4.0
 """How long to rest after a slice while events pass, of the time that it took, and of the time by
@@ -60,6 +62,8 @@ class Turns:
         self._waiting: deque[Work] = deque()
         self._is_planned = False
         self._event_s = -CALM_S
+        self._has_event_passed = self._has_waited = False
+        """Since the last slice: whether an event passed, and whether the next one waited for it."""
         self._rested_s = 0.0
         """When the last rest ends, or has ended."""
         self._off_loop: deque[OffLoop] = deque()
@@ -119,6 +123,7 @@ class Turns:
     def give_way(self) -> None:
         """An event passes: work rests in between for a while."""
         self._event_s = self._now_s()
+        self._has_event_passed = True
 
     def _plan_next(self) -> None:
         self._is_planned = True
@@ -130,6 +135,12 @@ class Turns:
 
     def _next(self, due_s: float) -> None:
         begun_s = now_s = self._now_s()
+        if self._has_event_passed and not self._has_waited:
+            # Once per slice: however many events pass, work gets on.
+            self._has_waited = True
+            asyncio.get_running_loop().call_later(TICK_S, self._next, now_s + TICK_S)
+            return
+        self._has_event_passed = self._has_waited = False
         waiting = self._waiting
         try:
             while waiting and now_s - begun_s < SLICE_S:
