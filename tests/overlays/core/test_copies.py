@@ -125,6 +125,26 @@ def test_what_is_sent_to_a_new_holder_in_one_turn_is_bounded():
     assert max(turns) < 11 and sum(turns) == 26 and sorted(sent) == sorted({*sent})
 
 
+def test_a_home_is_asked_often_enough_that_a_bad_link_may_lose_answers():
+    """Of light answers a link that loses a tenth loses seven in a row once in ten million times."""
+    sent: list[str] = []
+    settings = MirrorSettings(copies=3)
+    group = Group("h", True, (), ("h",), 3)
+    copies = Copies(
+        "m",
+        settings,
+        lambda home: group,
+        lambda *_: None,
+        lambda node, message: sent.append(node),
+        lambda effect: None,
+        MirrorLinks(),
+    )
+    copies.secure(1, [("h", HeldCopy(Publication("e", {}), ("s",), 0))], 0)
+    for now_ms in range(0, settings.copies_wait_ms, settings.tick_ms):
+        copies.on_tick(now_ms)
+    assert len(sent) >= 7 and set(sent) == {"h"}
+
+
 def test_copies_that_come_late_are_as_good():
     world = MirrorWorld("hx", WATCHED)
     world.subscribe("h", "s")

@@ -68,8 +68,9 @@ EARLY_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Of what others have said to hold, and that did not come here yet."""
 ASKED_MAX: Final = 3
 """How often a leader or a holder is sent an event that it says nothing about before it is none."""
-PUSH_MS_MAX: Final = 8_000
-"""The longest pause before an event that is not safe is sent again."""
+PUSH_MS_MAX: Final = 4_000
+"""The longest pause before an event that is not safe is sent again: answers are light, and a bad
+link may lose several before the publisher's time is up."""
 PUSHED_AT_ONCE: Final = 512
 """Messages with events that are sent again at a tick, or to a node that holds from now on."""
 PUSHED_BYTES_MAX: Final = 4 * 1_024 * 1_024
