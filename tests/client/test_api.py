@@ -20,6 +20,7 @@ from peersub.client import (
 from peersub.client import session as session_module
 from peersub.client.local import LocalLink
 from peersub.client.session import Session
+from peersub.overlays.core.effects import HAS_LEFT
 from peersub.overlays.routing.settings import RoutingSettings
 from peersub.runtime.client_gate import ClientGate
 from peersub.runtime.client_ports import NetworkName
@@ -586,6 +587,24 @@ async def test_acknowledged_publications_are_sent_again_and_others_fail():
     assert [each.id for each in here.node.published] == ["sure", "quick", "sure", "later"]
     here.node.answer()
     assert (await sure, await later) == ("sure", "later")
+
+
+@on_loop
+async def test_what_a_node_did_not_take_because_it_leaves_goes_to_the_next():
+    here = await world()
+    here.node.slow_answers = True
+    sure = asyncio.create_task(here.client.publish({}, id="sure", delivery="at_least_once"))
+    quick = asyncio.create_task(here.client.publish({}, id="quick"))
+    await settle()
+    here.node.answer(HAS_LEFT)
+    with pytest.raises(PublishFailedError, match="taken leave"):
+        await quick
+    here.lose()
+    await here.connect()
+    await settle()
+    assert [each.id for each in here.node.published] == ["sure", "quick", "sure"]
+    here.node.answer()
+    assert await sure == "sure"
 
 
 @on_loop

@@ -22,7 +22,7 @@ from peersub.client.connection_events import ConnectionEvent, ConnectionEvents
 from peersub.client.errors import ClientError, ConnectError
 from peersub.client.publisher import Publisher
 from peersub.runtime.client_outbox import PLACE_TYPE
-from peersub.runtime.client_texts import too_large
+from peersub.runtime.client_texts import HAS_LEFT, too_large
 from peersub.runtime.clock import Clock
 from peersub.runtime.handed_events import HandedEvents
 from peersub.wire.client_messages import (
@@ -355,7 +355,8 @@ class Session:
                     self._end(number, None, self._seen.get(number, 0))
                 self._seen = {}
                 for number, reason in message.failures:
-                    self._end(number, reason)
+                    if reason != HAS_LEFT or not self._waits_for_another(number):
+                        self._end(number, reason)
             elif isinstance(message, PublishedBefore):
                 self._seen = dict(message.counts)
             elif isinstance(message, SubscriptionState):
@@ -527,6 +528,11 @@ class Session:
     @property
     def _takes_keys(self) -> bool:
         return self.welcome is not None and KEYS in self.welcome.features
+
+    def _waits_for_another(self, number: int) -> bool:
+        """Whether a publication is sent again over the next connection: its node takes leave."""
+        entry = self._open.get(number)
+        return entry is not None and entry.published.delivery is Delivery.AT_LEAST_ONCE
 
     def _end(self, number: int, failure: str | None, seen: int = 0) -> None:
         entry = self._open.pop(number, None)

@@ -6,8 +6,9 @@ from typing import Final
 
 from peersub.filters.errors import excerpt_of
 from peersub.filters.filter import Filter, described
+from peersub.overlays.core.effects import HAS_LEFT
 
-__all__ = ["client_named", "narrowing_of", "text_of", "too_large"]
+__all__ = ["HAS_LEFT", "client_named", "narrowing_of", "text_of", "too_large"]
 
 
 SAID_CHARACTERS_MAX: Final = 4_096
