@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import peersub.overlays
 from peersub.filters import Filter
 from peersub.overlays.chord.messages import RingMember, RingsMeet
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.core.link_messages import Carried, Hello, Tunnelled
-from peersub.overlays.core.messages import Message
+from peersub.overlays.core.link_messages import BetweenSlots, Carried, Hello, Tunnelled
+from peersub.overlays.core.messages import Message, content_of
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.core.records import EventStored, Record
 from peersub.overlays.routing.messages import (
@@ -34,6 +35,7 @@ from peersub.wire import (
     decode_record,
     encode,
     encode_record,
+    may_be_dropped,
 )
 from peersub.wire.codec import Codec
 from peersub.wire.fields import FieldCodecs
@@ -493,3 +495,52 @@ def test_any_payload_is_read_or_refused(payload):
 )
 def test_any_list_is_read_or_refused(tag, content):
     read_or_refuse(frame_of([tag, *content]))
+
+
+# --- messages that bring events ----------------------------------------------------------------
+
+
+def test_a_message_that_brings_an_event_says_so():
+    for kind in MESSAGES.values():
+        hints = typing.get_type_hints(kind)
+        holders = {
+            each.name for each in fields(kind) if hints[each.name] in (Publication, Batch, Message)
+        }
+        assert holders == ({kind.brings} if kind.brings else set()), kind.__name__
+
+
+CARRIES_EVENTS = {
+    "Detour",
+    "Flooded",
+    "Forwarded",
+    "Handed",
+    "Notified",
+    "Notify",
+    "NotifyBatch",
+    "Rendezvous",
+    "Routed",
+    "Sought",
+    "Spread",
+}
+"""Light messages: their protocols live with a loss."""
+
+
+def test_under_pressure_light_events_go_and_carried_ones_are_sent_again():
+    light = carried = 0
+    for message in samples.MESSAGES.values():
+        if not isinstance(message, Message) or content_of(message) is None:
+            continue
+        kind = type(message)
+        is_light = not kind.reliable and kind.brings != "message"
+        if is_light:
+            assert kind.__name__ in CARRIES_EVENTS
+        assert may_be_dropped(BetweenSlots(0, 1, message)) == may_be_dropped(message)
+        if kind.brings == "message":
+            continue
+        light += may_be_dropped(message)
+        assert may_be_dropped(message) == is_light
+        wrapped = Tunnelled("n", samples.PEER, Carried(1, 2, 3, 0, message))
+        assert may_be_dropped(wrapped), "its session sends it again"
+        carried += not is_light
+    assert light > len(CARRIES_EVENTS) and carried > 5
+    assert not may_be_dropped(Carried(1, 2, 3, 0, samples.MESSAGES["filter-update"]))

@@ -21,8 +21,7 @@ from peersub.filters.filter import Filter
 from peersub.filters.xpath import DocumentError, XPathFilter, document_of
 from peersub.matching.xpath_index import XPathIndex
 from peersub.overlays.core.batch import Batch
-from peersub.overlays.core.link_messages import unwrapped
-from peersub.overlays.core.messages import Message
+from peersub.overlays.core.messages import Message, content_of
 from peersub.overlays.core.publication import Publication
 from peersub.wire import Patterns, patterns_held, patterns_seen
 
@@ -78,7 +77,7 @@ class BodyReader:
 
     def must_read_first(self, message: Message) -> Publication | None:
         """The event that a message brings, if its body is to be read before."""
-        publication = getattr(unwrapped(message), "publication", None)
+        publication = content_of(message)
         if isinstance(publication, Publication) and publication.is_sound:
             return publication if self.must_read(publication) else None
         return None

@@ -31,7 +31,7 @@ from peersub.runtime.counters import Counters
 from peersub.runtime.liveness import Liveness, LivenessSettings
 from peersub.runtime.turns import Turns
 from peersub.runtime.waiting_frames import WaitingFrames
-from peersub.wire import FrameDecoder, FrameSizeError, WireError, carries_event, encode
+from peersub.wire import FrameDecoder, FrameSizeError, WireError, encode, may_be_dropped
 from peersub.wire.frames import write_frames
 from peersub.wire.limits import FRAME_BYTES_MAX
 
@@ -439,7 +439,7 @@ class Connection(asyncio.Protocol):
         return size
 
     def _without_events(self, messages: Sequence[Message]) -> list[Message]:
-        kept = [message for message in messages if not carries_event(message)]
+        kept = [message for message in messages if not may_be_dropped(message)]
         dropped = len(messages) - len(kept)
         if dropped:
             self.events_dropped += dropped

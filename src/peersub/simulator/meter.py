@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from peersub.overlays.core.batch import Batch
 from peersub.overlays.core.causes import (
     Join,
     Leave,
@@ -30,7 +31,7 @@ from peersub.overlays.core.causes import (
 )
 from peersub.overlays.core.effects import Deliver, Send
 from peersub.overlays.core.link_messages import BetweenSlots, Carried, Tunnelled
-from peersub.overlays.core.messages import Message, message_kind
+from peersub.overlays.core.messages import Message, content_of, message_kind
 from peersub.trace.interest import NumberSet
 from peersub.trace.schema import Fault, FaultKind, Given, Phase, Step, TraceRecord
 
@@ -120,7 +121,6 @@ class Meter:
         self._living: dict[int, None] = {}
         self._since_ms = 0
         self._events: dict[str, _Metered] = {}
-        self._carries: dict[type, str] = {}
         self._kinds: dict[type, str] = {}
 
     # --- observing -----------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Meter:
             name = self._kinds.get(kind)
             if name is None:
                 name = self._kinds[kind] = message_kind(inner)
-            if self._carries_as(kind):
+            if _copies(kind):
                 carried = self._carried(inner)
                 if not carried:
                     name = f"control-{name}"
@@ -234,25 +234,14 @@ class Meter:
 
     # --- small things --------------------------------------------------------------------------
 
-    def _carries_as(self, kind: type) -> str:
-        """The field in which messages of this class bring events; empty if they do not."""
-        carries = self._carries.get(kind)
-        if carries is None:
-            fields = [name for name in ("publication", "batch") if hasattr(kind, name)]
-            carries = self._carries[kind] = fields[0] if fields else ""
-        return carries
-
     def _carried(self, message: Any) -> list[_Metered]:
         """The events that a message brings, if they are metered."""
-        match self._carries_as(type(message)):
-            case "":
-                return []
-            case "publication":
-                event = self._events.get(message.publication.id)
-                return [] if event is None else [event]
-            case _:
-                names = map(message.batch.event_id, range(len(message.batch)))
-                return [self._events[name] for name in names if name in self._events]
+        content: Any = content_of(message) if _copies(type(message)) else None
+        if isinstance(content, Batch):
+            names = map(content.event_id, range(len(content)))
+            return [self._events[name] for name in names if name in self._events]
+        event = None if content is None else self._events.get(content.id)
+        return [] if event is None else [event]
 
     def _number(self, node: str) -> int:
         number = self._numbers.get(node)
@@ -282,6 +271,11 @@ class Meter:
     def _pass_time(self) -> None:
         self._phase.node_ms += len(self._living) * (self.now_ms - self._since_ms)
         self._since_ms = self.now_ms
+
+
+def _copies(kind: type[Message]) -> bool:
+    """Whether messages of a class bring events; one inside of another is on its way to a place."""
+    return kind.brings not in ("", "message")
 
 
 def _fold(event: _Metered) -> None:

@@ -12,11 +12,11 @@ from peersub.wire.errors import FrameSizeError, UnknownMessageError, WireError
 from peersub.wire.filter_bytes import Patterns
 from peersub.wire.frames import (
     FrameDecoder,
-    carries_event,
     decode_record,
     encode,
     encode_batch,
     encode_record,
+    may_be_dropped,
     patterns_held,
     patterns_seen,
 )
@@ -30,11 +30,11 @@ __all__ = [
     "UnknownMessageError",
     "UnnamedValue",
     "WireError",
-    "carries_event",
     "decode_record",
     "encode",
     "encode_batch",
     "encode_record",
+    "may_be_dropped",
     "pack_attributes",
     "patterns_held",
     "patterns_seen",

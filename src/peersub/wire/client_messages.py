@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.batch import Batch
@@ -299,6 +299,8 @@ class UnsubscribeWanted(Message):
 class Delivered(Message):
     """An event for these subscriptions of the client."""
 
+    brings: ClassVar[str] = "publication"
+
     publication: Publication
     numbers: tuple[int, ...]
     hops: int
@@ -313,6 +315,8 @@ class DeliveredAgain(Message):
     Only for a client that says `REDELIVERIES`.
     """
 
+    brings: ClassVar[str] = "publication"
+
     publication: Publication
     numbers: tuple[int, ...]
     hops: int
@@ -326,6 +330,8 @@ class DeliveredBatch(Message):
     Each subscription has the places of its events in the batch, rising, 4 bytes each, the least
     significant first. None of them is durable.
     """
+
+    brings: ClassVar[str] = "batch"
 
     batch: Batch
     wanted: tuple[tuple[int, bytes], ...]
@@ -352,6 +358,8 @@ class Credit(Message):
 class PublishWanted(Message):
     """An event to publish; `PublishEnded` names its number when its promise is kept, or cannot."""
 
+    brings: ClassVar[str] = "publication"
+
     publication: Publication
     number: int
 
@@ -359,6 +367,8 @@ class PublishWanted(Message):
 @dataclass(frozen=True, slots=True)
 class PublishBatchWanted(Message):
     """Many events to publish, which end together; only for a node that says `BATCHES`."""
+
+    brings: ClassVar[str] = "batch"
 
     batch: Batch
     number: int

@@ -29,7 +29,6 @@ from msgspec.structs import astuple
 from peersub.filters.filter import Filter
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Delivery, Publication
-from peersub.overlays.routing.messages import NotifyBatch
 from peersub.wire.errors import UnknownMessageError, WireError
 from peersub.wire.fields import FieldCodecs, Reader, Writer, fields_of, widened
 from peersub.wire.filter_bytes import FilterMemory
@@ -118,11 +117,6 @@ class Codec:
     def holds_filter(self, kind: type) -> bool:
         """Whether messages of this kind bring filters."""
         return _mentions(kind, Filter)
-
-    def is_about_event(self, kind: type) -> bool:
-        """Whether messages of this kind bring an event."""
-        plan = self._plan_of_class.get(kind)
-        return plan is not None and (plan.is_about_event or kind is NotifyBatch)
 
     def tag_at_front(self, kind: type) -> int:
         """The tag that begins messages of this kind; 0 where the event comes first."""

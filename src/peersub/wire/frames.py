@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from peersub.filters.price import FILTER_PRICE_MAX
-from peersub.overlays.core.link_messages import BetweenSlots, Carried, unwrapped
-from peersub.overlays.core.messages import Message
+from peersub.overlays.core.link_messages import BetweenSlots, Carried, Tunnelled, unwrapped
+from peersub.overlays.core.messages import Message, content_of
 from peersub.overlays.core.mirror_messages import (
     MirrorKept,
     MirrorRowsKept,
@@ -29,11 +29,11 @@ from peersub.wire.tags import MESSAGES, RECORDS
 __all__ = [
     "FILTER_TAGS",
     "FrameDecoder",
-    "carries_event",
     "decode_record",
     "encode",
     "encode_batch",
     "encode_record",
+    "may_be_dropped",
     "patterns_held",
     "patterns_seen",
     "tag_told",
@@ -84,9 +84,16 @@ def write_frames(messages: Iterable[Message], pieces: list[Any]) -> int:
     return sum(map(len, pieces[begin:]))
 
 
-def carries_event(message: Message) -> bool:
-    """Whether the message, or what it carries, brings an event: such may be dropped if need be."""
-    return _MESSAGES.is_about_event(type(unwrapped(message)))
+def may_be_dropped(message: Message) -> bool:
+    """Whether the message brings an event, and its loss is light, or noticed by a session."""
+    inner = unwrapped(message)
+    return content_of(inner) is not None and (not inner.reliable or _is_carried(message))
+
+
+def _is_carried(message: Message) -> bool:
+    while isinstance(message, Tunnelled | BetweenSlots):
+        message = message.message
+    return isinstance(message, Carried)
 
 
 def tag_told(message: Message) -> int:

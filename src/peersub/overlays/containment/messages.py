@@ -69,6 +69,7 @@ class Forwarded(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     to: int

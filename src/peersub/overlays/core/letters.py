@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from peersub.overlays.core.effects import Send
 from peersub.overlays.core.link import Link
@@ -69,11 +68,10 @@ def _sealed(link: Link, letter: Send | list[Message]) -> Send:
     return Send(link.address, messages)
 
 
-def _for_earlier_version(message: Any) -> Any:
+def _for_earlier_version(message: Message) -> Message:
     """The message with names of events that are no longer than ids may be."""
-    for field in ("message", "publication", "batch"):
-        held = getattr(message, field, None)
-        if held is not None:
-            fit = _for_earlier_version(held) if field == "message" else held.with_short_name()
-            return message if fit is held else replace(message, **{field: fit})
-    return message
+    if not message.brings:
+        return message
+    held = getattr(message, message.brings)
+    fit = _for_earlier_version(held) if isinstance(held, Message) else held.with_short_name()
+    return message if fit is held else replace(message, **{message.brings: fit})

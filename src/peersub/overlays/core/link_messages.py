@@ -60,6 +60,7 @@ class Carried(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "message"
 
     epoch: int
     sender_epoch: int
@@ -106,6 +107,7 @@ class BetweenSlots(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "message"
 
     source: int
     target: int
@@ -139,6 +141,7 @@ class Tunnelled(Message):
     """What `source` says to the node `target` over the relay that this is sent to, and then on."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "message"
 
     target: str
     source: PeerId

@@ -3,14 +3,17 @@
 A message class says whether it must arrive (`reliable`): the links carry such messages in order,
 exactly once, as long as the link lives (`links`). Others are light: they may be lost, doubled or
 overtaken, and their protocol lives with that.
+
+It also says whether it brings an event (`brings`): drivers hold such messages back, or drop them,
+where a link is congested, and read large bodies before they hand them over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-__all__ = ["Message", "message_kind"]
+__all__ = ["Message", "content_of", "message_kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,16 @@ class Message:
     """What one peer says to another."""
 
     reliable: ClassVar[bool] = True
+    brings: ClassVar[str] = ""
+    """The field that holds the event, or the batch of events, or a message that may bring one."""
+
+
+def content_of(message: Message) -> Any | None:
+    """The `Publication` or `Batch` that a message brings, however deep; None if it brings none."""
+    held: Any = message
+    while isinstance(held, Message):
+        held = getattr(held, held.brings) if held.brings else None
+    return held
 
 
 def message_kind(message: Message) -> str:

@@ -127,6 +127,8 @@ class MirrorMisses(Message):
 class MirrorCopy(Message):
     """An event that the other side misses, for these subscriptions of the home."""
 
+    brings: ClassVar[str] = "publication"
+
     home: str
     names: tuple[str, ...]
     hops: int
@@ -200,6 +202,8 @@ class MirrorSafe(Message):
 class MirrorKeep(Message):
     """Store this event, if you hold for the home; `MirrorKept` or `MirrorSafe` answers it."""
 
+    brings: ClassVar[str] = "publication"
+
     home: str
     names: tuple[str, ...]
     hops: int
@@ -256,6 +260,8 @@ class MirrorRowsSafe(Message):
 @dataclass(frozen=True, slots=True)
 class MirrorKeepBatch(Message):
     """`MirrorKeep` for events of a batch."""
+
+    brings: ClassVar[str] = "batch"
 
     home: str
     rows: tuple[NamedRows, ...]

@@ -81,6 +81,8 @@ class _Plain:
 class Passed(_Plain, Message):
     """An event of a layer, from a member that is on turn. The sender's `Turn` follows."""
 
+    brings: ClassVar[str] = "publication"
+
     layer: str
     publication: Publication
 
@@ -104,6 +106,8 @@ class WantTurn(_Plain, Message):
 @dataclass(frozen=True, slots=True)
 class Relay(_Plain, Message):
     """Publish this on the layer as your own: I am no member."""
+
+    brings: ClassVar[str] = "publication"
 
     layer: str
     publication: Publication

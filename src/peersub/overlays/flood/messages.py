@@ -16,6 +16,7 @@ class Flooded(Message):
     """An event, and how many links it came over."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     hops: int

@@ -158,6 +158,8 @@ class RivalNamed(Message):
 class Routed(Message):
     """A message on its way to the host of an identifier."""
 
+    brings: ClassVar[str] = "message"
+
     target: int
     hops: int
     message: Message
@@ -315,6 +317,7 @@ class Rendezvous(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     bits: int
@@ -327,6 +330,7 @@ class Spread(Message):
     """An event for a place, on its way down the subsets."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     bits: int
@@ -340,6 +344,7 @@ class Detour(Message):
     """An event for a place whose holder is gone: on its way to an heir, the `rank`th."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     bits: int
@@ -358,6 +363,7 @@ class Handed(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     bits: int
@@ -385,6 +391,7 @@ class Notified(Message):
     """An event for a node that a subscription lives on."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     hops: int

@@ -58,6 +58,7 @@ class Notify(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     publication: Publication
     scope: Scope
@@ -74,6 +75,7 @@ class NotifyBatch(Message):
     """
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "batch"
 
     batch: Batch
     scope: Scope

@@ -180,6 +180,7 @@ class Routed(Message):
     """An event, over so many links, with so much indulgence left."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     to: int
     sender: int
@@ -193,6 +194,7 @@ class Sought(Message):
     """An event that has met nobody who matches it; the members that it has passed."""
 
     reliable: ClassVar[bool] = False
+    brings: ClassVar[str] = "publication"
 
     to: int
     sender: int
