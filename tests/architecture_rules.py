@@ -63,6 +63,18 @@ ONLY_IN: dict[str, str] = {
 # be testable, and usable, without it.
 NEVER_IN: dict[str, str] = {"pyspark": "pipeline.kernels"}
 
+OVERLAYS = frozenset({"chord", "containment", "dag", "flood", "reach", "similarity", "tree"})
+NEVER_PROBED_IN = frozenset({"overlays", "runtime", "simulator"})
+"""Folders that ask an overlay what its interface says (`core.protocol`), and nothing else."""
+PROBES_ALLOWED = {
+    "runtime.client_texts": "one_line",
+    "runtime.security.tls": "verify_message",
+    "runtime.store.failures": "sqlite_errorcode",
+    "runtime.turns": "_selector",
+    "simulator.schedule": "duration_ms",
+}
+"""What other objects than overlays may lack: errors, event loops, steps of a scenario."""
+
 # What reaches outside a pure module, by full name; whatever lies below a name is meant too.
 IMPURE_NAMES = frozenset(
     {
@@ -283,3 +295,24 @@ def _is_unseeded(name: str, call: ast.Call) -> bool:
         return False
     seeds = [*call.args, *(keyword.value for keyword in call.keywords)]
     return not seeds or (isinstance(seeds[0], ast.Constant) and seeds[0].value is None)
+
+
+def overlay_violations(module: Module) -> list[str]:
+    """Overlays that know each other, and looks at whether an object has an attribute."""
+    parts = module.name.split(".")
+    found = []
+    if parts[0] == "overlays" and len(parts) > 1:
+        others = OVERLAYS - {parts[1]}
+        for line, imported in imports(module):
+            there = imported.split(".")
+            if there[:2] == ["peersub", "overlays"] and others.intersection(there[2:3]):
+                found.append(f"{module.name}, line {line}: it knows the overlay {there[2]}")
+    if parts[0] in NEVER_PROBED_IN:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                name = node.args[1] if len(node.args) > 1 else None
+                asked = name.value if isinstance(name, ast.Constant) else None
+                is_probe = node.func.id == "hasattr" or (node.func.id == "getattr" and asked)
+                if is_probe and PROBES_ALLOWED.get(module.name) != asked:
+                    found.append(f"{module.name}, line {node.lineno}: {node.func.id} of {asked!r}")
+    return found

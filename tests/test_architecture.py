@@ -20,6 +20,7 @@ from architecture_rules import (
     import_violations,
     imports,
     module,
+    overlay_violations,
     purity_violations,
 )
 
@@ -125,6 +126,37 @@ def test_packages_at_home_pass():
 @every_module
 def test_imports_follow_the_table(real):
     assert import_violations(real) + home_violations(real) == []
+
+
+# --- overlays know their core, and their core asks what its interface says ----------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("overlays.dag.peer", "from peersub.overlays.chord.ring import Ring"),
+        ("overlays.core.shell", "from peersub.overlays.flood.router import FloodRouter"),
+        ("overlays.routing.engine", "def lazily():\n    import peersub.overlays.tree.peer"),
+        ("overlays.core.node", "def asked(overlay):\n    return hasattr(overlay, 'links')"),
+        ("simulator.engine", "def asked(host):\n    return getattr(host.overlay, 'x', None)"),
+        ("runtime.client_texts", "def asked(node):\n    return getattr(node, 'overlay')"),
+    ],
+)
+def test_an_overlay_that_knows_another_and_a_probe_are_refused(name, source):
+    assert len(overlay_violations(module(name, source))) == 1
+
+
+def test_an_overlay_knows_its_own_and_an_error_may_lack_an_attribute():
+    assert (
+        overlay_violations(module("overlays.dag.peer", "import peersub.overlays.dag.layer")) == []
+    )
+    asked = "def asked(error):\n    return getattr(error, 'one_line', None)"
+    assert overlay_violations(module("runtime.client_texts", asked)) == []
+
+
+@every_module
+def test_overlays_know_no_other_and_are_not_probed(real):
+    assert overlay_violations(real) == []
 
 
 # --- the purity rule ---------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from peersub.overlays.reach.messages import (
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step, TraceRecord
 from peersub.wire import encode
@@ -87,7 +88,7 @@ def converged(
     watcher = Watcher()
 
     def make(name: str, incarnation: int) -> Any:
-        return ReachPeer(PeerId(name, incarnation), settings, network.seed)
+        return BareNode(ReachPeer(PeerId(name, incarnation), settings, network.seed))
 
     steady = NetworkSettings(latency_ms=10, jitter_ms=0)
     simulation = Simulation(network.seed, make, steady, [watcher])

@@ -15,26 +15,27 @@ from peersub import connect, join
 from peersub.client import ConnectError, moving
 from peersub.overlays.core.causes import Subscribe
 from peersub.overlays.core.effects import ProposeMove
-from peersub.overlays.flood import peer
+from peersub.overlays.core.shell import Shell
+from peersub.overlays.flood import router
 from peersub.overlays.registry import OVERLAYS
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
 
 
-class ProposingFlood(peer.FloodPeer):
+class ProposingFlood(Shell):
     """Proposes a neighbour to each subscription that comes to it first."""
 
     def handle(self, cause, now_ms):
         effects = super().handle(cause, now_ms)
-        if isinstance(cause, Subscribe) and not cause.moved and self._neighbours:
-            effects.append(ProposeMove(cause.subscription, min(self._neighbours)))
+        if isinstance(cause, Subscribe) and not cause.moved and self.linked:
+            effects.append(ProposeMove(cause.subscription, min(self.linked)))
         return effects
 
 
 @pytest.fixture(autouse=True)
 def _proposing(monkeypatch):
     monkeypatch.setitem(OVERLAYS, "flood", replace(OVERLAYS["flood"], proposes_moves=True))
-    monkeypatch.setattr(peer, "FloodPeer", ProposingFlood)
+    monkeypatch.setattr(router, "Shell", ProposingFlood)
     monkeypatch.setattr(moving, "OVERLAP_S", 0.05)
 
 

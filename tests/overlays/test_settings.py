@@ -3,7 +3,7 @@
 import pytest
 
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.flood.peer import FloodSettings
+from peersub.overlays.flood.router import FloodSettings
 from peersub.overlays.registry import OVERLAYS, make_overlay
 from peersub.overlays.settings import SettingsError, settings_from, settings_table
 
@@ -18,8 +18,8 @@ def test_every_overlay_can_be_made(name):
 def test_inner_settings_count_as_own():
     settings = settings_from(FloodSettings, {"degree": "3", "seen_events_max": 10})
     assert settings.degree == 3
-    assert settings.home.seen_events_max == 10
-    assert settings.home.history_horizon_ms == FloodSettings().home.history_horizon_ms
+    assert settings.shell.home.seen_events_max == 10
+    assert settings.shell.home.history_horizon_ms == FloodSettings().shell.home.history_horizon_ms
     assert settings_table(FloodSettings)["history_horizon_ms"] is int
 
 

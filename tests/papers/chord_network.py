@@ -26,6 +26,7 @@ from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.settings import settings_from
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step, TraceRecord
 
@@ -102,7 +103,7 @@ class ChordNetwork:
     def _make_node(self, name: str, incarnation: int) -> Any:
         peer = ChordPeer(PeerId(name, incarnation), self.settings, self.seed)
         if self._links is None:
-            return peer
+            return BareNode(peer)
         return Node(peer, network="paper", settings=self._links)
 
     def observe(self, record: TraceRecord) -> None:

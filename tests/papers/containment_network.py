@@ -26,6 +26,7 @@ from peersub.overlays.core.messages import Message
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.settings import settings_from
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step, TraceRecord
 
@@ -91,8 +92,8 @@ class ContainmentNetwork:
                 made.peer(other.node).peer_offers(peer.me, ())
         return made
 
-    def _make_node(self, name: str, incarnation: int) -> ContainmentPeer:
-        return ContainmentPeer(PeerId(name, incarnation), self.settings, self.seed)
+    def _make_node(self, name: str, incarnation: int) -> BareNode:
+        return BareNode(ContainmentPeer(PeerId(name, incarnation), self.settings, self.seed))
 
     def observe(self, record: TraceRecord) -> None:
         if not isinstance(record, Step):

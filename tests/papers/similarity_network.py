@@ -20,6 +20,7 @@ from peersub.overlays.similarity.messages import Routed, Sought
 from peersub.overlays.similarity.peer import SimilarityPeer
 from peersub.overlays.similarity.settings import PAPER
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.trace.schema import Step, TraceRecord
 
 __all__ = ["SimilarityNetwork"]
@@ -53,8 +54,8 @@ class SimilarityNetwork:
             self.simulation.cause(name, Subscribe(name, interest.filter))
             self.simulation.run_for(1_500)
 
-    def _make_node(self, name: str, incarnation: int) -> SimilarityPeer:
-        return SimilarityPeer(PeerId(name, incarnation), self.settings, self.seed)
+    def _make_node(self, name: str, incarnation: int) -> BareNode:
+        return BareNode(SimilarityPeer(PeerId(name, incarnation), self.settings, self.seed))
 
     def observe(self, record: TraceRecord) -> None:
         if isinstance(record, Step) and isinstance(cause := record.cause, Received):

@@ -11,7 +11,8 @@ import pytest
 from peersub import Filter
 from peersub.overlays.core.causes import Subscribe
 from peersub.overlays.core.effects import ProposeMove
-from peersub.overlays.flood import peer
+from peersub.overlays.core.shell import Shell
+from peersub.overlays.flood import router
 from peersub.overlays.registry import OVERLAYS
 from peersub.overlays.settings import SettingsError
 from peersub.simulator import actions as do
@@ -35,13 +36,13 @@ from peersub.trace.schema import Step
 EVENTS = PublishActivity(count=60, every_ms=400)
 
 
-class ProposingFlood(peer.FloodPeer):
+class ProposingFlood(Shell):
     """Proposes each of its neighbours in turn, once for each subscription that did not move."""
 
     def handle(self, cause, now_ms):
         effects = super().handle(cause, now_ms)
-        if isinstance(cause, Subscribe) and not cause.moved and self._neighbours:
-            near = sorted(self._neighbours)
+        if isinstance(cause, Subscribe) and not cause.moved and self.linked:
+            near = sorted(self.linked)
             place = len(self.home.subscriptions) % len(near)
             effects.append(ProposeMove(cause.subscription, near[place]))
         return effects
@@ -50,7 +51,7 @@ class ProposingFlood(peer.FloodPeer):
 @pytest.fixture(autouse=True)
 def _proposing(monkeypatch):
     monkeypatch.setitem(OVERLAYS, "flood", replace(OVERLAYS["flood"], proposes_moves=True))
-    monkeypatch.setattr(peer, "FloodPeer", ProposingFlood)
+    monkeypatch.setattr(router, "Shell", ProposingFlood)
 
 
 def scenario_with(*steps, **changes):

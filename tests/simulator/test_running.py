@@ -1,5 +1,6 @@
 """Runs: phases, quiescence, checks, and what becomes of mistakes."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,10 +9,11 @@ from peersub import Filter
 from peersub.events.envelope import Event
 from peersub.overlays.chord.settings import PLACEMENTS
 from peersub.overlays.core.causes import Leave, Publish, Timer, TimerFired
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.draws import draw
 from peersub.overlays.core.effects import SetTimer
+from peersub.overlays.core.shell import Shell
 from peersub.overlays.flood import invariants
-from peersub.overlays.flood.peer import FloodPeer
 from peersub.overlays.registry import OVERLAYS, overlay_kind
 from peersub.overlays.settings import SettingsError
 from peersub.simulator import running
@@ -88,23 +90,23 @@ def test_phases_say_whether_they_are_disturbed():
 
 
 def test_an_exception_of_a_protocol_is_a_violation(monkeypatch):
-    def fails(self, publication, now_ms):
+    def fails(self, publications, now_ms):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(FloodPeer, "_publish", fails)
+    monkeypatch.setattr(Shell, "_publish", fails)
     outcome = run_scenario(scenario_with(EVENTS))
     (violation,) = outcome.violations
     assert violation.rule == "exception" and "planted" in violation.text
 
 
 def test_an_event_that_goes_nowhere_is_a_violation(monkeypatch):
-    monkeypatch.setattr(FloodPeer, "_spread", lambda self, publication, hops, sender, now_ms: None)
+    monkeypatch.setattr(Shell, "forward", lambda self, events, hops, sender, now_ms: None)
     outcome = run_scenario(scenario_with(EVENTS))
     assert {violation.rule for violation in outcome.violations} == {"missed"}
 
 
 def test_a_subscription_that_never_gets_ready_is_a_violation(monkeypatch):
-    monkeypatch.setattr(FloodPeer, "_ready", lambda self, name: None)
+    monkeypatch.setattr(Shell, "_say_ready", lambda self, name: None)
     outcome = run_scenario(scenario_with(quiet_limit_ms=20_000))
     assert outcome.violations[0].rule == "not-quiet"
     assert "n0: subscription s0" in outcome.violations[0].text
@@ -143,8 +145,7 @@ def test_invariants_are_asked_when_all_is_quiet_and_at_each_step(monkeypatch):
     def check_step(peer, cause, effects):
         return ["planted at a step"] if isinstance(cause, Leave) else []
 
-    monkeypatch.setattr(invariants, "check_quiet", check_quiet)
-    monkeypatch.setattr(invariants, "check_step", check_step, raising=False)
+    monkeypatch.setattr(invariants, "CHECKS", Checks(check_quiet, step=check_step))
     outcome = run_scenario(scenario_with(LeaveActivity(count=1), nodes=4))
     assert [(v.rule, v.text) for v in outcome.violations] == [
         ("invariant", "planted at a step"),
@@ -165,7 +166,7 @@ def test_a_checker_of_whole_networks_sees_all_nodes_that_are_on_at_each_step(mon
 
         return check
 
-    monkeypatch.setattr(invariants, "step_checker", step_checker, raising=False)
+    monkeypatch.setattr(invariants, "CHECKS", replace(invariants.CHECKS, watch=step_checker))
     outcome = run_scenario(scenario_with(LeaveActivity(count=1), nodes=4))
     assert [(v.rule, v.text) for v in outcome.violations] == [
         ("invariant", "planted in the network")
@@ -177,7 +178,8 @@ def test_a_checker_of_whole_networks_sees_all_nodes_that_are_on_at_each_step(mon
 
 def test_each_side_of_a_partition_is_checked_by_itself(monkeypatch):
     asked = []
-    monkeypatch.setattr(invariants, "check_quiet", lambda peers: asked.append(len(peers)) or [])
+    checks = Checks(lambda peers: asked.append(len(peers)) or [])
+    monkeypatch.setattr(invariants, "CHECKS", checks)
     run_scenario(scenario_with(PartitionActivity(sides=3)))
     assert asked == [12, 12, 4, 4, 4, 4, 4, 4]
 
@@ -192,7 +194,7 @@ def test_of_a_large_network_some_nodes_are_checked_others_each_time(monkeypatch)
 
     monkeypatch.setattr(running, "INVARIANT_NODES_MAX", 11)
     monkeypatch.setattr(running, "INVARIANT_SAMPLE", 5)
-    monkeypatch.setattr(invariants, "check_sample", check_sample, raising=False)
+    monkeypatch.setattr(invariants, "CHECKS", replace(invariants.CHECKS, sample=check_sample))
     outcome = run_scenario(scenario_with(LeaveActivity(count=1)))
     assert outcome.violations == []
     assert outcome.invariant_sample == 5

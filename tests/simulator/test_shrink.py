@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from peersub.overlays.flood.peer import FloodPeer
+from peersub.overlays.core.shell import Shell
 from peersub.simulator import actions as do
 from peersub.simulator.activities import CrashActivity, PublishActivity, SubscriptionChurnActivity
 from peersub.simulator.content import SmallContent
@@ -99,14 +99,14 @@ def test_actions_are_counted_over_all_phases():
 
 
 def test_a_planted_mistake_shrinks_to_few_actions_that_replay_from_their_text(monkeypatch):
-    original = FloodPeer._spread
+    original = Shell.forward
 
-    def forgetful(self, publication, hops, sender, now_ms):
+    def forgetful(self, events, hops, sender, now_ms):
         if self.me.node == "n7" and sender is not None:
             return
-        original(self, publication, hops, sender, now_ms)
+        original(self, events, hops, sender, now_ms)
 
-    monkeypatch.setattr(FloodPeer, "_spread", forgetful)
+    monkeypatch.setattr(Shell, "forward", forgetful)
     scenario = replace(SCENARIO, network=NetworkSettings())
     outcome = run_scenario(scenario)
     assert {violation.rule for violation in outcome.violations} == {"missed"}

@@ -1,7 +1,6 @@
 """The meter and the summary: a small run whose figures can be worked out by hand."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +8,10 @@ from peersub.overlays.core.causes import Join, Publish, Received, Start
 from peersub.overlays.core.effects import Deliver, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import Carried, Tunnelled
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.registry import make_overlay
+from peersub.overlays.routing.maintenance import FilterMaintenance
 from peersub.overlays.routing.messages import FilterConfirmed, Notify
 from peersub.simulator.meter import Meter
 from peersub.simulator.summary import gini, spread_of, state_bytes_of, summarise
@@ -147,7 +149,7 @@ def test_percentiles():
 
 
 def test_state_of_an_overlay_is_links_and_tables():
-    class Small:
+    class Small(Overlay):
         def links(self):
             return PEERS[:3]
 
@@ -155,8 +157,12 @@ def test_state_of_an_overlay_is_links_and_tables():
         def state_bytes(self):
             return 1_000
 
-    routed = Small()
-    routed.engine = SimpleNamespace(maintenance=SimpleNamespace(state_bytes=lambda: 500))
     assert state_bytes_of(Large()) - state_bytes_of(Small()) == 1_000
-    assert state_bytes_of(routed) - state_bytes_of(Small()) == 500
     assert state_bytes_of(Small()) == 3 * 32
+
+
+@pytest.mark.parametrize("name", ["tree", "chord"])
+def test_tables_on_edges_are_state(name, monkeypatch):
+    routed = make_overlay(name, PeerId("n1"), 1)
+    monkeypatch.setattr(FilterMaintenance, "state_bytes", lambda self: 500)
+    assert state_bytes_of(routed) == 500

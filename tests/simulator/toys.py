@@ -7,6 +7,7 @@ from typing import Any
 
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.protocol import Overlay
 from peersub.simulator.engine import Simulation
 from peersub.simulator.settings import NetworkSettings
 
@@ -18,10 +19,13 @@ class Numbered(Message):
     number: int
 
 
-class Toy:
-    """Notes each cause with its time, and asks for nothing."""
+class Toy(Overlay):
+    """Notes each cause with its time, and asks for nothing. Stands for its node as well."""
 
     name = "toy"
+    takes_part = True
+    is_joining = False
+    features = ()
 
     def __init__(self, name: str, incarnation: int) -> None:
         self.me = PeerId(name, incarnation)
@@ -32,6 +36,16 @@ class Toy:
     def handle(self, cause, now_ms):
         self.seen.append((now_ms, cause))
         return self.answers.get(type(cause), [])
+
+    @property
+    def overlay(self):
+        return self
+
+    def adopt_link(self, peer, greeting=b"", features=None):
+        pass
+
+    def waiting_links(self):
+        return []
 
     def links(self):
         return []

@@ -348,10 +348,10 @@ def bulk_overlay(name: str) -> BulkOverlay:
     Raises:
         SettingsError: there is no such overlay, or it cannot be planned.
     """
-    found = overlay_kind(name).part("bulk")
-    if not hasattr(found, "plan"):
+    kind = overlay_kind(name)
+    if not kind.is_planned:
         raise SettingsError(f"the overlay {name!r} cannot be planned: it has no bulk form")
-    return cast(BulkOverlay, found)
+    return cast(BulkOverlay, kind.part("bulk"))
 
 
 def publishers_of(event_ids: Sequence[str], seed: int, nodes: int) -> np.ndarray:

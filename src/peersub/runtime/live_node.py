@@ -477,8 +477,8 @@ class LiveNode:
 
     def waiting_on(self, name: str) -> tuple[str, ...]:
         """The nodes that have not answered yet, of those that a subscription waits for."""
-        ask = getattr(self._running().node.overlay, "waiting_on", None)
-        waiting = () if ask is None else tuple(str(peer.node) for peer in ask(name))
+        peers = self._running().node.overlay.waiting_on(name)
+        waiting = tuple(str(peer.node) for peer in peers)
         return waiting or (self._mirroring.waiting_on(name) if self._mirroring else ())
 
     # --- certificates --------------------------------------------------------------------------

@@ -171,13 +171,14 @@ class Simulation:
         if self.durables is not None:
             owed += self.durables.owed()
         for host in self.living():
-            if getattr(host.overlay, "is_joining", False):
+            if host.overlay.is_joining:
                 owed.append(f"{host.name}: join")
-            elif getattr(host.overlay, "is_mending", False):
+            elif host.overlay.is_mending:
                 owed.append(f"{host.name}: a place")
-            missing = getattr(host.overlay, "missing_nodes", ())
             owed += [
-                f"{host.name}: finding {node}" for node in missing if self._is_there(host, node)
+                f"{host.name}: finding {node}"
+                for node in host.overlay.missing_nodes or ()
+                if self._is_there(host, node)
             ]
             owed += [f"{host.name}: publication {name}" for name in host.open_publications]
             owed += [f"{host.name}: subscription {name}" for name in host.open_subscriptions]
@@ -360,9 +361,7 @@ class Simulation:
                 if self.network.link(host, other):
                     made += 1
                     for one, two in ((host, other), (other, host)):
-                        adopt = getattr(one.node, "adopt_link", None)
-                        if adopt is not None:
-                            adopt(two.peer, features=two.node.features)
+                        one.node.adopt_link(two.peer, features=two.node.features)
         return made
 
     def give(self, name: str, subscriptions: Iterable[tuple[str, Any]]) -> None:

@@ -17,22 +17,62 @@ from peersub.overlays.core.causes import Cause, Timer
 from peersub.overlays.core.effects import Effect
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.protocol import Overlay
 from peersub.simulator.disk import Disk
 
-__all__ = ["Channel", "Driven", "Host"]
+__all__ = ["BareNode", "Channel", "Driven", "Host"]
 
 NOT_CLOSING = -1
 _64_BITS = (1 << 64) - 1
 
 
 class Driven(Protocol):
-    """What a driver drives: a node, or a bare overlay."""
+    """What a driver drives: a `Node`, or a `BareNode`."""
 
     me: PeerId
+
+    @property
+    def overlay(self) -> Overlay:
+        """The overlay peer on it."""
+        ...
 
     def handle(self, cause: Cause, now_ms: int) -> Sequence[Effect]:
         """Take the cause in, and say what is to be done, in this order."""
         ...
+
+    def adopt_link(
+        self, peer: PeerId, greeting: bytes = b"", features: tuple[str, ...] | None = None
+    ) -> None:
+        """A link is up from the start."""
+        ...
+
+    def waiting_links(self) -> Sequence[str]:
+        """The nodes that have not acknowledged all that was said to them."""
+        ...
+
+
+class BareNode:
+    """A node without HELLO, sessions or tunnels: its peer gets all causes as they are."""
+
+    features = ()
+
+    def __init__(self, overlay: Overlay) -> None:
+        self.overlay = overlay
+        self.me = overlay.me
+
+    def handle(self, cause: Cause, now_ms: int) -> Sequence[Effect]:
+        """Let the peer take it in."""
+        return self.overlay.handle(cause, now_ms)
+
+    def adopt_link(
+        self, peer: PeerId, greeting: bytes = b"", features: tuple[str, ...] | None = None
+    ) -> None:
+        """The peer knows of the link."""
+        return
+
+    def waiting_links(self) -> Sequence[str]:
+        """Nobody acknowledges anything."""
+        return ()
 
 
 class Channel:
@@ -141,8 +181,8 @@ class Host:
 
     @property
     def overlay(self) -> Any:
-        """The overlay peer on the node."""
-        return getattr(self.node, "overlay", self.node)
+        """The overlay peer on the node; None while the host is off."""
+        return None if self.node is None else self.node.overlay
 
     def is_put_off(self, action: Callable[..., None], *arguments: Any) -> bool:
         """Whether what happens to the host has to wait until it goes on."""

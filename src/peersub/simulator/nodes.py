@@ -14,6 +14,7 @@ from peersub.overlays.chord.settings import PLACEMENTS, ChordSettings
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.versions import BATCHES_FEATURE
 from peersub.overlays.registry import overlay_kind
 from peersub.overlays.settings import SettingsError, settings_from, with_sample
@@ -53,12 +54,15 @@ def node_maker(
         settings = with_sample(settings, sample)
     links = scenario.link_settings
     seed = scenario.seed
-    shared: list[Any] = []
+    shared: list[Overlay] = []
 
     def make(name: str, incarnation: int) -> Node:
         own = replace(settings, key=keys[name]) if name in keys else settings
         overlay = kind.make(PeerId(name, incarnation), seed, own)
-        _share_strategy(overlay, shared)
+        if shared:
+            overlay.share_work(shared[0])
+        else:
+            shared.append(overlay)
         features = (BATCHES_FEATURE,) if _takes_batches(scenario, name, incarnation) else ()
         return Node(overlay, network=NETWORK, settings=links, features=features)
 
@@ -69,16 +73,6 @@ def _takes_batches(scenario: Scenario, name: str, incarnation: int) -> bool:
     share = scenario.batch_share
     drawn = Random(f"{scenario.seed}/batches/{name}/{incarnation}").random() if share else 1.0
     return drawn < share
-
-
-def _share_strategy(overlay: Any, shared: list[Any]) -> None:
-    """All nodes use one strategy object: what one has worked out, the others look up."""
-    maintenance = getattr(getattr(overlay, "engine", None), "maintenance", None)
-    if maintenance is not None:
-        if shared:
-            maintenance.strategy = shared[0]
-        else:
-            shared.append(maintenance.strategy)
 
 
 def sample_of(scenario: Scenario, content: Content) -> tuple[Mapping[str, Any] | Event, ...]:

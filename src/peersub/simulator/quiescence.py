@@ -5,9 +5,7 @@ that is not completed), nothing was delivered, confirmed or broken for a while, 
 acknowledgement, and the state of all nodes, as they describe it, is the same at the begin and
 the end of that while. A network in which nothing is planned at all is quiet at once.
 
-An overlay may offer `is_joining`, which says that it is on its way into the network; `is_mending`,
-that it has lost its place there, in part, and looks for another; and, if its description is long,
-`fingerprint()`: any value whose text changes whenever the description does.
+Of an overlay's state its `fingerprint()` is compared.
 """
 
 from __future__ import annotations
@@ -32,10 +30,8 @@ def state_digest(simulation: Simulation) -> bytes:
     """A digest of what all living nodes say of themselves."""
     digest = hashlib.blake2b(digest_size=16)
     for host in simulation.living():
-        overlay = host.overlay
-        fingerprint = getattr(overlay, "fingerprint", None)
-        said = overlay.describe() if fingerprint is None else fingerprint()
-        digest.update(f"{host.peer}{said!r}".encode("utf-8", "surrogatepass"))
+        said = f"{host.peer}{host.overlay.fingerprint()!r}"
+        digest.update(said.encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 
@@ -80,7 +76,7 @@ def _waiting_links(simulation: Simulation) -> dict[tuple[str, str], None]:
     return {
         (host.name, other): None
         for host in simulation.living()
-        for other in getattr(host.node, "waiting_links", list)()
+        for other in host.node.waiting_links()
     }
 
 

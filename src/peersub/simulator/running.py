@@ -18,6 +18,7 @@ from typing import Any
 from peersub.events.envelope import Event
 from peersub.filters.filter import Filter
 from peersub.overlays.core.causes import Publish, Subscribe, Timer, TimerFired, Unsubscribe
+from peersub.overlays.core.checks import Checks, StepCheck
 from peersub.overlays.core.mirrors import MirrorSettings
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.registry import overlay_kind
@@ -166,7 +167,7 @@ class Run:
         self.schedule = schedule
         passage = wire_passage(lambda: self.simulation.counters) if scenario.through_wire else None
         self._kind = overlay_kind(scenario.overlay)
-        self._invariants = self._kind.part("invariants") if checks_invariants else None
+        self._checks = self._kind.checks if checks_invariants else None
         self._step_complaints = 0
         self._clients, client_checker = self._movable_clients(checker)
         durables: Durables | None = None
@@ -315,7 +316,7 @@ class Run:
         )
 
     def _check_invariants(self) -> None:
-        if not hasattr(self._invariants, "check_quiet"):
+        if self._checks is None:
             return
         self._spend("running")
         sides: dict[int, list[Any]] = {}
@@ -323,22 +324,19 @@ class Run:
             sides.setdefault(host.group, []).append(host.overlay)
         for overlays in sides.values():
             self.outcome.invariant_checks += 1
-            for text in self._complaints(overlays):
+            for text in self._complaints(self._checks, overlays):
                 self.outcome.invariant_failures += 1
                 self._report("invariant", text)
         self._spend("checking")
 
-    def _complaints(self, overlays: list[Any]) -> list[str]:
+    def _complaints(self, checks: Checks, overlays: list[Any]) -> list[str]:
         """What the invariants say of nodes that can all reach each other; of many, of some."""
-        part: Any = self._invariants
-        check_sample: Callable[..., list[str]] | None = getattr(part, "check_sample", None)
-        if check_sample is None or len(overlays) <= INVARIANT_NODES_MAX:
-            check_quiet: Callable[..., list[str]] = part.check_quiet
-            return check_quiet(overlays)
+        if checks.sample is None or len(overlays) <= INVARIANT_NODES_MAX:
+            return checks.quiet(overlays)
         self.outcome.invariant_sample = INVARIANT_SAMPLE
         seed, number = self.scenario.seed, self.outcome.invariant_checks
         drawn = Random(f"{seed}/invariants/{number}").sample(overlays, INVARIANT_SAMPLE)
-        return check_sample(overlays, drawn)
+        return checks.sample(overlays, drawn)
 
     def _mirror_settings(self) -> MirrorSettings:
         return MirrorSettings(
@@ -363,13 +361,11 @@ class Run:
         return [client_checker, self._clients]
 
     def _step_checkers(self) -> list[Observer]:
-        """Of an overlay's own: `check_step` sees a node by itself, what `step_checker` makes sees
-        them all, and remembers what it saw.
-        """
-        check = getattr(self._invariants, "check_step", None)
-        make = getattr(self._invariants, "step_checker", None)
-        if make is not None:
-            check = make(self._overlay_at)
+        """Of an overlay's own."""
+        if self._checks is None:
+            return []
+        watch = self._checks.watch
+        check = self._checks.step if watch is None else watch(self._overlay_at)
         is_small = max(self.scenario.nodes, len(self.schedule.given)) <= STEP_NODES_MAX
         return [_StepChecker(self, check)] if check is not None and is_small else []
 
@@ -378,7 +374,7 @@ class Run:
         host = self.simulation.hosts.get(node)
         return None if host is None else host.overlay
 
-    def check_step(self, check: Callable[..., list[str]], step: Step) -> None:
+    def check_step(self, check: StepCheck, step: Step) -> None:
         """What must always hold, after a step; the first complaints are reported."""
         self._spend("running")
         host = self.simulation.hosts[step.node]
@@ -481,7 +477,7 @@ class Run:
 
     def _are_strangers(self, hosts: Sequence[Host]) -> bool:
         """Whether nodes are left of which none knows one of the others: they could never meet."""
-        if not all(hasattr(host.overlay, "missing_nodes") for host in hosts):
+        if any(host.overlay.missing_nodes is None for host in hosts):
             return False  # Nodes of these overlays wait for who is gone.
         known: dict[str, set[str]] = {host.name: set() for host in hosts}
         settled: list[str] = []
@@ -527,7 +523,7 @@ class Run:
     def _is_member(self, node: str) -> bool:
         """Whether the node is in the network, neither on its way in nor on its way out."""
         host = self.simulation.hosts.get(node)
-        return self._takes_part(node) and not getattr(host and host.overlay, "is_joining", False)
+        return self._takes_part(node) and not (host and host.overlay.is_joining)
 
     def _join(self, node: str, contacts: tuple[str, ...]) -> None:
         living = [host for host in self.simulation.living() if not host.is_leaving]
@@ -540,7 +536,7 @@ class Run:
     def _is_sought(self, node: str) -> bool:
         """Whether others look for a node that is off, and would find it."""
         return any(
-            node in getattr(host.overlay, "missing_nodes", ())
+            node in (host.overlay.missing_nodes or ())
             for host in self.simulation.living()
             if self._is_member(host.name)
         )
@@ -564,7 +560,7 @@ class Run:
 class _StepChecker:
     """Asks the overlay's own invariants after each step."""
 
-    def __init__(self, run: Run, check: Callable[..., list[str]]) -> None:
+    def __init__(self, run: Run, check: StepCheck) -> None:
         self._run = run
         self._check = check
 

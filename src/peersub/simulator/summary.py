@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from peersub.overlays.core.protocol import Overlay
 from peersub.simulator.meter import EventTotals, Meter, PhaseMeter
 from peersub.trace.checkers import DeliveryChecker, DeliveryCounts
 
@@ -118,16 +119,9 @@ def load_figures(values: Sequence[int]) -> dict[str, float | int]:
     }
 
 
-def state_bytes_of(overlay: Any) -> int:
-    """What an overlay keeps for others: bytes of filters in their wire form, and of links.
-
-    An overlay says itself what its tables take (`state_bytes`), or has a routing engine whose
-    filter maintenance does; one without tables says nothing.
-    """
-    maintenance = getattr(getattr(overlay, "engine", None), "maintenance", None)
-    tables = getattr(overlay, "state_bytes", getattr(maintenance, "state_bytes", None))
-    links = sum(1 for _ in overlay.links())
-    return LINK_BYTES * links + (0 if tables is None else int(tables()))
+def state_bytes_of(overlay: Overlay) -> int:
+    """What an overlay keeps for others: bytes of filters in their wire form, and of links."""
+    return LINK_BYTES * sum(1 for _ in overlay.links()) + overlay.state_bytes()
 
 
 # --- the summary ---------------------------------------------------------------------------------

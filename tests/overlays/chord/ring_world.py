@@ -23,6 +23,7 @@ from peersub.overlays.core.node import Node
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.settings import settings_from
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Step, TraceRecord
 
@@ -49,7 +50,7 @@ class World:
 
         def make(name: str, incarnation: int) -> Any:
             peer = ChordPeer(PeerId(name, incarnation), self.settings, seed)
-            return peer if links is None else Node(peer, network="test", settings=links)
+            return BareNode(peer) if links is None else Node(peer, network="test", settings=links)
 
         self.simulation = Simulation(seed, make, network, [self])
 

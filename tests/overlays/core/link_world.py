@@ -41,6 +41,7 @@ from peersub.overlays.core.effects import (
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import LinkSettings, Node
+from peersub.overlays.core.protocol import Overlay
 
 ACKNOWLEDGED = LinkSettings(acknowledge=True, resend_ms=100, resends_max=8)
 TUNNELLED = replace(ACKNOWLEDGED, tunnels=True, tunnel_timeout_ms=20_000, direct_retry_ms=1_000)
@@ -85,7 +86,7 @@ class Stay:
     is_over: bool = False
 
 
-class Toy:
+class Toy(Overlay):
     """An overlay that does what the test says, and writes down what it sees."""
 
     name = "toy"

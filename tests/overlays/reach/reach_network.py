@@ -19,6 +19,7 @@ from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.overlays.settings import settings_from
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Observer, Step, TraceRecord
 
@@ -50,8 +51,8 @@ class ReachNetwork:
         """Who else looks at what happens."""
         self._numbers = 0
 
-    def _make_node(self, name: str, incarnation: int) -> ReachPeer:
-        return ReachPeer(PeerId(name, incarnation), self.settings, self.seed)
+    def _make_node(self, name: str, incarnation: int) -> BareNode:
+        return BareNode(ReachPeer(PeerId(name, incarnation), self.settings, self.seed))
 
     def observe(self, record: TraceRecord) -> None:
         for watcher in self.watchers:

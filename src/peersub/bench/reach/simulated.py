@@ -25,6 +25,7 @@ from peersub.overlays.reach.messages import Detour, Handed, Notified, Rendezvous
 from peersub.overlays.reach.peer import ReachPeer
 from peersub.overlays.reach.settings import ReachSettings
 from peersub.simulator.engine import Simulation
+from peersub.simulator.hosts import BareNode
 from peersub.simulator.settings import NetworkSettings
 from peersub.simulator.summary import gini
 from peersub.trace.schema import Step, TraceRecord
@@ -122,8 +123,8 @@ def simulated_loads(network: Network, replication: Replication) -> dict[str, Sim
 def _measured(network: Network, settings: ReachSettings) -> SimulatedLoads:
     watcher = _Watcher()
 
-    def make(name: str, incarnation: int) -> ReachPeer:
-        return ReachPeer(PeerId(name, incarnation), settings, network.seed)
+    def make(name: str, incarnation: int) -> BareNode:
+        return BareNode(ReachPeer(PeerId(name, incarnation), settings, network.seed))
 
     steady = NetworkSettings(latency_ms=10, jitter_ms=0)
     simulation = Simulation(network.seed, make, steady, [watcher])

@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Final
 
 from peersub.filters.filter import Filter
 from peersub.overlays.chord import arcs
@@ -26,6 +27,7 @@ from peersub.overlays.chord.converged import ideal_topology
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.chord.peer import ChordPeer, Phase
 from peersub.overlays.core.causes import Cause, Publish, Received
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import unwrapped
@@ -34,7 +36,7 @@ from peersub.overlays.routing.control_filters import Intervals
 from peersub.overlays.routing.messages import Entry, Notify, NotifyBatch
 from peersub.overlays.routing.rows import ControlRows, Rows
 
-__all__ = ["check_partition", "check_quiet", "check_sample", "check_step"]
+__all__ = ["CHECKS", "check_partition", "check_quiet", "check_sample", "check_step"]
 
 ROWS_CHECKED_MAX = 500_000
 """Rows on paths of two edges that are looked at; of more, a part that is spread evenly."""
@@ -282,3 +284,6 @@ def _holds(outer: Intervals, inner: Intervals) -> bool:
         any(low <= first and last <= high for low, high in spans)
         for first, last in zip(inner[::2], inner[1::2], strict=True)
     )
+
+
+CHECKS: Final = Checks(quiet=check_quiet, sample=check_sample, step=check_step)

@@ -69,6 +69,7 @@ from peersub.overlays.core.causes import (
 from peersub.overlays.core.effects import HAS_LEFT, Drop, Effect, Notice, PublishFailed, SetTimer
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message, message_kind
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored, NeighboursStored
 from peersub.overlays.routing.engine import RoutingEngine
@@ -93,7 +94,7 @@ class Phase(Enum):
     LEFT = "left"
 
 
-class ChordPeer:
+class ChordPeer(Overlay):
     """A node of the ring.
 
     Args:
@@ -242,6 +243,15 @@ class ChordPeer:
     def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
         """What a node offers to which a link is set up from outside."""
         self.engine.peer_offers(peer, features)
+
+    def state_bytes(self) -> int:
+        """Of the filters on its edges."""
+        return self.engine.maintenance.state_bytes()
+
+    def share_work(self, first: Overlay) -> None:
+        """Ask the strategy of another what covers what."""
+        assert isinstance(first, ChordPeer)
+        self.engine.maintenance.strategy = first.engine.maintenance.strategy
 
     def install(self, key: int, members: Iterable[RingMember], horizon: int) -> None:
         """Be a member at this key that has these links: a state that is set (`converged`).

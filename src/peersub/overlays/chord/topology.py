@@ -27,7 +27,7 @@ from peersub.overlays.chord import arcs
 from peersub.overlays.chord.arcs import Arc
 from peersub.overlays.chord.messages import RingMember
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.routing.topology import NOWHERE, Scope
+from peersub.overlays.routing.topology import NOWHERE, Reach, Scope
 
 __all__ = ["REACH_ARCS_MAX", "SUCCESSORS_MIN", "ChordTopology", "Edge", "list_length"]
 
@@ -261,6 +261,11 @@ class ChordTopology:
         return None
 
     # --- where the owners of filters are (`routing.topology.Reach`) -----------------------------
+
+    @property
+    def reach(self) -> Reach:
+        """Arcs."""
+        return self
 
     def own_reach(self) -> Scope:
         """The key of this peer alone."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from peersub.overlays.containment.member import Member
 from peersub.overlays.containment.peer import ContainmentPeer
 from peersub.overlays.containment.seat import Seat
 from peersub.overlays.containment.structure import EdgeKind, contains
 from peersub.overlays.core.causes import Cause
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.effects import Effect
 from peersub.overlays.core.identity import PeerId
 
-__all__ = ["check_quiet", "check_step"]
+__all__ = ["CHECKS", "check_quiet", "check_step"]
 
 
 def check_step(peer: ContainmentPeer, cause: Cause, effects: Sequence[Effect]) -> list[str]:
@@ -151,3 +153,6 @@ def _links(peer: ContainmentPeer) -> Iterator[str]:
 
 def _names(peers: Iterable[PeerId]) -> str:
     return ", ".join(map(str, peers)) or "nobody"
+
+
+CHECKS: Final = Checks(quiet=check_quiet, step=check_step)

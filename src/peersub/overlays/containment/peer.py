@@ -54,6 +54,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.semantic.hosting import ANY_LIFE, IDLE, Hosting
 from peersub.overlays.semantic.messages import LinkNeeded
@@ -68,7 +69,7 @@ _FORMER = Timer("containment/former")
 _SAMPLE_MESSAGES = (SampleOffered, SampleKeys, SampleEvents)
 
 
-class ContainmentPeer:
+class ContainmentPeer(Overlay):
     """A node's part in the tree."""
 
     name = "containment"

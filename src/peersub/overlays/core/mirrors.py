@@ -102,6 +102,7 @@ from peersub.overlays.core.mirror_tasks import CheckHeld
 from peersub.overlays.core.mirror_walks import Walks
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.store_marks import Life
 from peersub.overlays.core.versions import (
     BATCH_COPIES_FEATURE,
@@ -136,7 +137,7 @@ _ABOUT_COPIES: Final = (
 )
 
 
-class MirrorPeer:
+class MirrorPeer(Overlay):
     """The part of a node that mirrors, and is mirrored.
 
     Args:
@@ -250,14 +251,6 @@ class MirrorPeer:
     def takes_part(self) -> bool:
         """Always: it has no place of its own in the network."""
         return True
-
-    def greeting(self) -> bytes:
-        """Nothing: the greeting is the overlay's."""
-        return b""
-
-    def shared_settings(self) -> Mapping[str, str]:
-        """None: the settings are the overlay's."""
-        return {}
 
     def links(self) -> Iterable[PeerId]:
         """The nodes that could be mirrors and are linked, sorted by name; none of them is kept."""

@@ -133,7 +133,11 @@ class Node:
         self._slots: tuple[int, ...] = (0,)
         self._watcher: int | None = None
         self._links = Links(
-            self.me, self.settings, self._hello, lambda: self._slots, self._relays_for
+            self.me,
+            self.settings,
+            self._hello,
+            lambda: self._slots,
+            lambda node: overlay.relays_for(node),
         )
         self._arrivals = Arrivals(self._links, self._hello)
 
@@ -213,9 +217,7 @@ class Node:
         self._links.adopt(peer, features)
         self._links.table[peer.node].greeting = greeting
         for overlay in self._peers.values():
-            peer_offers = getattr(overlay, "peer_offers", None)
-            if peer_offers is not None:
-                peer_offers(peer, features)
+            overlay.peer_offers(peer, features)
 
     # --- for people and checkers ---------------------------------------------------------------
 
@@ -378,11 +380,6 @@ class Node:
             heard=link.epoch_there,
             wanted=link.wanted,
         )
-
-    def _relays_for(self, node: str) -> Iterable[PeerId]:
-        relays_for = getattr(self.overlay, "relays_for", None)
-        peers: Iterable[PeerId] = self.overlay.links() if relays_for is None else relays_for(node)
-        return peers
 
 
 def _delivered(effect: DeliverBatch) -> OverlayDelivered:

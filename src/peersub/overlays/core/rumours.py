@@ -29,6 +29,7 @@ from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.node import Node
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.rumour_messages import Rumour, RumourNames, Rumours, RumourSet
 from peersub.overlays.core.versions import RUMOURS_FEATURE
 
@@ -55,7 +56,7 @@ KEY_CHARACTERS_MAX = 256
 RUMOURS_PER_MESSAGE_MAX = 256
 
 
-class RumourPeer:
+class RumourPeer(Overlay):
     """The part of a node that spreads rumours.
 
     Args:
@@ -107,14 +108,6 @@ class RumourPeer:
     def takes_part(self) -> bool:
         """Always: it has no place of its own in the network."""
         return True
-
-    def greeting(self) -> bytes:
-        """Nothing: the greeting is the overlay's."""
-        return b""
-
-    def shared_settings(self) -> Mapping[str, str]:
-        """None: the settings are the overlay's."""
-        return {}
 
     def links(self) -> Iterable[PeerId]:
         """The neighbours that are there, sorted by name; none of them is kept."""

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from peersub.overlays.core.causes import Cause
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.effects import Effect
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.dag.layer import Edge, Layer
@@ -36,7 +37,7 @@ from peersub.overlays.dag.orientation import VALUES, points_at, succeeding
 from peersub.overlays.dag.peer import DagPeer
 from peersub.overlays.dag.topics import EVERYBODY, layers_of, topic_path
 
-__all__ = ["NetworkChecker", "check_quiet", "step_checker"]
+__all__ = ["CHECKS", "NetworkChecker", "check_quiet", "step_checker"]
 
 PeerAt: TypeAlias = Callable[[str], DagPeer | None]
 """The peer on a node, if the node is on."""
@@ -486,3 +487,6 @@ def _check_layer_at_rest(name: str, members: dict[PeerId, Layer]) -> list[str]:
     if len(labels) > 1:
         return [f"layer {name!r} is in one part, which has the names {[*labels]}"]
     return []
+
+
+CHECKS: Final = Checks(quiet=check_quiet, watch=step_checker)

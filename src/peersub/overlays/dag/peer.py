@@ -38,6 +38,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.dag import messages as said
 from peersub.overlays.dag.company import Company
 from peersub.overlays.dag.departures import Departures
@@ -63,7 +64,7 @@ LOSSES_MAX: Final = 64
 """How often within one step a message may turn out to be for somebody who is gone."""
 
 
-class DagPeer:
+class DagPeer(Overlay):
     """A node's part in the layers."""
 
     name = "dag"
@@ -133,10 +134,6 @@ class DagPeer:
             if not self._touched:
                 break  # else somebody whom a message was for is gone, and this may be a sink
         return self._out.take()
-
-    def greeting(self) -> bytes:
-        """Nothing that others need to know."""
-        return b""
 
     def shared_settings(self) -> Mapping[str, str]:
         """What all nodes must agree on: which layer an event is published on."""

@@ -10,7 +10,7 @@ from peersub.overlays.bulk import Plan, Subscriptions
 from peersub.overlays.bulk_building import edges_of, no_keys
 from peersub.overlays.bulk_routing import flood as route
 from peersub.overlays.flood.converged import linked_places
-from peersub.overlays.flood.peer import FloodSettings
+from peersub.overlays.flood.router import FloodSettings
 
 __all__ = ["needs_subscriptions", "plan", "route"]
 

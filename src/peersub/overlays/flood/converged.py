@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from peersub.filters.filter import Filter
 from peersub.overlays.core.draws import draw_below
-from peersub.overlays.flood.peer import FloodPeer
+from peersub.overlays.core.shell import Shell
+from peersub.overlays.flood.router import FloodRouter
 
 __all__ = ["converge", "linked_places"]
 
@@ -14,7 +15,7 @@ _TRIES_PER_LINK = 8
 
 
 def converge(
-    peers: Sequence[FloodPeer],
+    peers: Sequence[Shell],
     subscriptions: Mapping[str, Mapping[str, Filter]],
     progress: Callable[[], None] = lambda: None,
 ) -> None:
@@ -22,13 +23,15 @@ def converge(
     if not peers:
         return
     nodes = [peer.me.node for peer in peers]
-    linked = linked_places(nodes, peers[0].seed, [peer.settings.degree for peer in peers])
-    for peer, places in zip(peers, linked, strict=True):
+    routers = [peer.router for peer in peers if isinstance(peer.router, FloodRouter)]
+    linked = linked_places(nodes, peers[0].seed, [each.settings.degree for each in routers])
+    for peer, router, places in zip(peers, routers, linked, strict=True):
         progress()
         neighbours = sorted(peers[place].me for place in places)
         # As after joins: each neighbour has named its own.
         told = sorted({nodes[far] for place in places for far in linked[place]})
-        peer.install(neighbours, subscriptions.get(peer.me.node, {}), told)
+        peer.install(neighbours, subscriptions.get(peer.me.node, {}))
+        router.learn(told)
 
 
 def linked_places(nodes: Sequence[str], seed: int, degrees: Sequence[int]) -> list[list[int]]:

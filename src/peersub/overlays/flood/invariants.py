@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from peersub.overlays.flood.peer import FloodPeer
+from peersub.overlays.core.checks import Checks
+from peersub.overlays.core.shell import Shell
 
-__all__ = ["check_quiet"]
+__all__ = ["CHECKS", "check_quiet"]
 
 
-def check_quiet(peers: Sequence[FloodPeer]) -> list[str]:
+def check_quiet(peers: Sequence[Shell]) -> list[str]:
     """Complaints about a network at rest, all of whose nodes can reach each other."""
     by_name = {peer.me: peer for peer in peers}
     complaints = []
@@ -30,3 +32,6 @@ def check_quiet(peers: Sequence[FloodPeer]) -> list[str]:
         if len(reached) < len(peers):
             complaints.append(f"only {len(reached)} of {len(peers)} nodes are connected")
     return complaints
+
+
+CHECKS: Final = Checks(quiet=check_quiet)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from peersub.overlays.core.causes import Cause, Received
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.reach.balancing import TAKERS_MAX
@@ -46,7 +47,7 @@ from peersub.overlays.reach.seats import Seat
 from peersub.overlays.reach.structure import GAP_MAX
 from peersub.overlays.reach.watching import NetworkWatch, PeerAt
 
-__all__ = ["StepChecker", "check_quiet", "global_gap", "step_checker"]
+__all__ = ["CHECKS", "StepChecker", "check_quiet", "global_gap", "step_checker"]
 
 WAYS_MAX: Final = 512
 """Ways that are walked in a network at rest: all of them, if it is small."""
@@ -307,3 +308,6 @@ def _wrong_trees(peers: dict[Place, ReachPeer]) -> Iterator[str]:
             ahead += [other for other in near if is_parent(place, other, event, order)]
         if sorted(ahead) != sorted(place for place in peers if is_visited(place, event)):
             yield f"an event with the bits {event:b} visits {', '.join(map(str, ahead))}"
+
+
+CHECKS: Final = Checks(quiet=check_quiet, watch=step_checker)

@@ -47,6 +47,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.reach.acquaintances import PROBE, Acquaintances
 from peersub.overlays.reach.answering import Answering
@@ -113,7 +114,7 @@ ROUNDS_MAX = 10_000
 _BEST_EFFORT_ONLY = "reach promises best effort only: use chord for at-least-once"
 
 
-class ReachPeer:
+class ReachPeer(Overlay):
     """A node's part in the network."""
 
     name = "reach"
@@ -203,10 +204,6 @@ class ReachPeer:
                 self._on_change_of_links(cause)
         self._settle()
         return self._out.take()
-
-    def greeting(self) -> bytes:
-        """Nothing that others need to know before the first message."""
-        return b""
 
     def shared_settings(self) -> Mapping[str, str]:
         """What bits stand for, in which order they are cleared, and when what is kept gets old.

@@ -19,7 +19,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from peersub.overlays.core.identity import PeerId
 
@@ -68,6 +68,11 @@ class Topology(Protocol):
         """Why the scope cannot be understood, or None: it came over the wire."""
         ...
 
+    @property
+    def reach(self) -> Reach | None:
+        """The arithmetic of reaches, if its scopes have one."""
+        ...
+
 
 class Reach(Protocol):
     """What a topology offers so that rows can say where the owners of their filters are.
@@ -104,8 +109,6 @@ def reach_of(topology: Topology) -> Reach:
     Raises:
         ValueError: it has none.
     """
-    found: Any = topology
-    if not hasattr(found, "own_reach"):
+    if topology.reach is None:
         raise ValueError("exact_reach is not offered by this overlay: its topology has no arcs")
-    reach: Reach = found
-    return reach
+    return topology.reach

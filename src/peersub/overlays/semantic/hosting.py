@@ -144,8 +144,8 @@ class Hosting(Generic[M]):
                 link.has_asked = False
             self._out.send(link.peer, message)
 
-    def _send_locally(self, to: PeerId, message: Message) -> None:
-        sender = self.me._replace(slot=getattr(message, "sender", 0))
+    def _send_locally(self, to: PeerId, message: Any) -> None:
+        sender = self.me._replace(slot=message.sender)
         if to.incarnation in (self.me.incarnation, ANY_LIFE):
             self._local.append((to.slot, sender, message))
         else:

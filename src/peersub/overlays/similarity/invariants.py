@@ -8,13 +8,15 @@ sample. Nothing is said about who is reached: the graph is approximate.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.similarity.member import SimilarityMember
 from peersub.overlays.similarity.peer import SimilarityPeer
 from peersub.overlays.similarity.settings import NEAREST
 
-__all__ = ["check_quiet"]
+__all__ = ["CHECKS", "check_quiet"]
 
 
 def check_quiet(peers: Sequence[SimilarityPeer]) -> list[str]:
@@ -69,3 +71,6 @@ def _degree(member: SimilarityMember, members: dict[PeerId, SimilarityMember]) -
     if len(member.drawn) > settings.random:
         complaints.append(f"{member.me} has {len(member.drawn)} random links, more than it may")
     return complaints
+
+
+CHECKS: Final = Checks(quiet=check_quiet)

@@ -43,6 +43,7 @@ from peersub.overlays.core.home import Home
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
 from peersub.overlays.core.outbox import Outbox
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Delivery, Publication
 from peersub.overlays.semantic.hosting import IDLE, Hosting
 from peersub.overlays.semantic.sample import SharedSample
@@ -60,7 +61,7 @@ _BEST_EFFORT_ONLY: Final = (
 )
 
 
-class SimilarityPeer:
+class SimilarityPeer(Overlay):
     """The members of a node, and its desk."""
 
     name = "similarity"
@@ -118,10 +119,6 @@ class SimilarityPeer:
         self.hosting.run(now_ms)
         self._tick_later()
         return self._out.take()
-
-    def greeting(self) -> bytes:
-        """Nothing that others need to know."""
-        return b""
 
     def shared_settings(self) -> Mapping[str, str]:
         """What all nodes must agree on: what is in the sample, and what a summary means."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from peersub.overlays.core.checks import Checks
 from peersub.overlays.tree.peer import TreePeer
 
-__all__ = ["check_quiet"]
+__all__ = ["CHECKS", "check_quiet"]
 
 
 def check_quiet(peers: Sequence[TreePeer]) -> list[str]:
@@ -33,3 +35,6 @@ def check_quiet(peers: Sequence[TreePeer]) -> list[str]:
             elif peer.engine.maintenance.told(edge) != other.engine.maintenance.sent(peer.me):
                 complaints.append(f"the rows on the edge from {peer.me} to {edge} differ")
     return complaints
+
+
+CHECKS: Final = Checks(quiet=check_quiet)

@@ -41,6 +41,7 @@ from peersub.overlays.core.effects import (
 )
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.messages import Message
+from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.records import IdentityStored
 from peersub.overlays.routing.engine import RoutingEngine
 from peersub.overlays.routing.settings import RoutingSettings
@@ -69,7 +70,7 @@ class TreeSettings:
             raise ValueError("children_max is at least 1")
 
 
-class TreePeer:
+class TreePeer(Overlay):
     """A node's part in the tree."""
 
     name = "tree"
@@ -111,10 +112,6 @@ class TreePeer:
                 pass
         return self.engine.flush(now_ms)
 
-    def greeting(self) -> bytes:
-        """Nothing that others need to know."""
-        return b""
-
     def shared_settings(self) -> Mapping[str, str]:
         """What all brokers must agree on."""
         return {"strategy": self.settings.routing.maintenance.strategy.strategy}
@@ -144,6 +141,15 @@ class TreePeer:
     def peer_offers(self, peer: PeerId, features: tuple[str, ...]) -> None:
         """What a node offers to which a link is set up from outside."""
         self.engine.peer_offers(peer, features)
+
+    def state_bytes(self) -> int:
+        """Of the filters on its edges."""
+        return self.engine.maintenance.state_bytes()
+
+    def share_work(self, first: Overlay) -> None:
+        """Ask the strategy of another what covers what."""
+        assert isinstance(first, TreePeer)
+        self.engine.maintenance.strategy = first.engine.maintenance.strategy
 
     def install(self, parent: TreePeer | None, children: Iterable[PeerId]) -> None:
         """Be at this place in the tree, the parent already being at its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from peersub.overlays.core.identity import PeerId
-from peersub.overlays.routing.topology import Scope
+from peersub.overlays.routing.topology import Reach, Scope
 
 __all__ = ["TreeTopology"]
 
@@ -66,3 +66,8 @@ class TreeTopology:
     def parse_scope(self, scope: Scope) -> str | None:
         """Only two scopes have a meaning here."""
         return None if scope in (_WHOLE, _BEHIND) else f"a tree has no scope {scope!r}"
+
+    @property
+    def reach(self) -> Reach | None:
+        """None: there are no arcs."""
+        return None
