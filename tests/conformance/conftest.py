@@ -37,7 +37,7 @@ def ring_source() -> str:
     return code
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installed_ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What an installation of the ring leaves, for this process and those that it starts."""
     place = tmp_path_factory.mktemp("installed")

@@ -17,6 +17,7 @@ from peersub.runtime.client_door import ClientDoor
 from peersub.runtime.client_publications import ClientPublications
 from peersub.runtime.client_queue import QueuedConsumer
 from peersub.runtime.connection import Connection
+from peersub.runtime.durable import DurableSubscriptions
 from peersub.runtime.security.tls import client_context
 from peersub.runtime.serving import served_node
 from peersub.runtime.settings import NodeSettings
@@ -38,7 +39,7 @@ from runtime.security.conftest import make_network
 
 KINDS = (Connection, FrameDecoder, ClientDoor, ClientPublications, QueuedConsumer, Publication)
 """Of what ends when a client, or a neighbour, goes."""
-TURNS = 50
+TURNS = 300
 """In which all is freed."""
 ASYNCIO = ("asyncio", "socket")
 TIMES = 4
@@ -121,6 +122,26 @@ async def use(node) -> None:
 
 @on_loop
 async def test_clients_that_go_are_freed_with_their_subscriptions_and_what_waits_for_them(tmp_path):
+    async with serving(tmp_path) as (node, gate):
+        await use(node)
+        with without_collector():
+            await until(lambda: not gate.status()["clients"])
+            before = count_living()
+            for _ in range(TIMES):
+                await use(node)
+            await freed(before)
+            assert not circles()
+
+
+@on_loop
+async def test_a_consumer_that_goes_before_its_feed_has_begun_is_freed(tmp_path, monkeypatch):
+    wake = DurableSubscriptions.wake
+
+    def wake_and_go(self, name):
+        wake(self, name)
+        self.detach(name)
+
+    monkeypatch.setattr(DurableSubscriptions, "wake", wake_and_go)
     async with serving(tmp_path) as (node, gate):
         await use(node)
         with without_collector():

@@ -358,9 +358,11 @@ class DurableSubscriptions:
         """The consumer is gone; the subscription goes on."""
         durable = self._durables.get(name)
         if durable is not None and durable.feed is not None:
-            if durable.feed.task is not None:
-                durable.feed.task.cancel()
-            durable.feed = None
+            feed, durable.feed = durable.feed, None
+            if feed.task is not None:
+                feed.task.cancel()
+                # One that has not begun never comes to its end, and would hold the consumer.
+                feed.task = None
             durable.abandoned_ms = self._now_ms()
 
     def remove(self, name: str) -> None:
