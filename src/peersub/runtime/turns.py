@@ -62,8 +62,8 @@ class Turns:
         self._waiting: deque[Work] = deque()
         self._is_planned = False
         self._event_s = -CALM_S
-        self._has_event_passed = self._has_waited = False
-        """Since the last slice: whether an event passed, and whether the next one waited for it."""
+        self._has_waited = False
+        """Whether the next slice has waited for an event."""
         self._rested_s = 0.0
         """When the last rest ends, or has ended."""
         self._off_loop: deque[OffLoop] = deque()
@@ -123,7 +123,6 @@ class Turns:
     def give_way(self) -> None:
         """An event passes: work rests in between for a while."""
         self._event_s = self._now_s()
-        self._has_event_passed = True
 
     def _plan_next(self) -> None:
         self._is_planned = True
@@ -135,12 +134,12 @@ class Turns:
 
     def _next(self, due_s: float) -> None:
         begun_s = now_s = self._now_s()
-        if self._has_event_passed and not self._has_waited:
+        if now_s - self._event_s < TICK_S and not self._has_waited:
             # Once per slice: however many events pass, work gets on.
             self._has_waited = True
             asyncio.get_running_loop().call_later(TICK_S, self._next, now_s + TICK_S)
             return
-        self._has_event_passed = self._has_waited = False
+        self._has_waited = False
         waiting = self._waiting
         try:
             while waiting and now_s - begun_s < SLICE_S:
