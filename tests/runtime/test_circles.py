@@ -120,9 +120,8 @@ async def use(node) -> None:
         peer.say(b"".join(wanted)[:-1])
 
 
-@on_loop
-async def test_clients_that_go_are_freed_with_their_subscriptions_and_what_waits_for_them(tmp_path):
-    async with serving(tmp_path) as (node, gate):
+async def check_clients_are_freed(folder) -> None:
+    async with serving(folder) as (node, gate):
         await use(node)
         with without_collector():
             await until(lambda: not gate.status()["clients"])
@@ -131,6 +130,11 @@ async def test_clients_that_go_are_freed_with_their_subscriptions_and_what_waits
                 await use(node)
             await freed(before)
             assert not circles()
+
+
+@on_loop
+async def test_clients_that_go_are_freed_with_their_subscriptions_and_what_waits_for_them(tmp_path):
+    await check_clients_are_freed(tmp_path)
 
 
 @on_loop
@@ -142,15 +146,7 @@ async def test_a_consumer_that_goes_before_its_feed_has_begun_is_freed(tmp_path,
         self.detach(name)
 
     monkeypatch.setattr(DurableSubscriptions, "wake", wake_and_go)
-    async with serving(tmp_path) as (node, gate):
-        await use(node)
-        with without_collector():
-            await until(lambda: not gate.status()["clients"])
-            before = count_living()
-            for _ in range(TIMES):
-                await use(node)
-            await freed(before)
-            assert not circles()
+    await check_clients_are_freed(tmp_path)
 
 
 async def say(node, content: bytes) -> None:

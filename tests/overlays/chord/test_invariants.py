@@ -11,11 +11,12 @@ from peersub.overlays.chord.invariants import (
     check_sample,
     check_step,
 )
-from peersub.overlays.chord.peer import ChordPeer, Phase
+from peersub.overlays.chord.peer import ChordPeer
 from peersub.overlays.core.causes import Publish, Received
 from peersub.overlays.core.effects import Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
+from peersub.overlays.core.shell import Phase
 from peersub.overlays.routing.messages import Notify
 from peersub.overlays.routing.rows import NO_ROWS
 

@@ -7,13 +7,14 @@ import pytest
 from overlays.chord.ring_world import World
 from peersub.overlays.chord.joining import key_of
 from peersub.overlays.chord.messages import Admission, AdmissionRequest
-from peersub.overlays.chord.peer import ChordPeer, Phase
+from peersub.overlays.chord.peer import ChordPeer
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.core.causes import Join, PeerConnected, Publish, Received, Restored, Start
 from peersub.overlays.core.effects import Connect, Persist, PublishCompleted, PublishFailed, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored
+from peersub.overlays.core.shell import Phase
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17])

@@ -9,7 +9,7 @@ from peersub.filters.filter import Filter
 from peersub.overlays.chord.converged import converge
 from peersub.overlays.chord.invariants import check_quiet
 from peersub.overlays.chord.messages import Leaving, NeighbourhoodRequest, RingMember
-from peersub.overlays.chord.peer import LEAVE, TAKES_LEAVE, ChordPeer, Phase
+from peersub.overlays.chord.peer import LEAVE, TAKES_LEAVE, ChordPeer
 from peersub.overlays.chord.ring import _heirs, _sources
 from peersub.overlays.chord.settings import ChordSettings
 from peersub.overlays.chord.topology import ChordTopology
@@ -17,6 +17,7 @@ from peersub.overlays.core.causes import Leave, PeerConnected, PeerLost, Receive
 from peersub.overlays.core.effects import Notice, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.publication import Delivery, Publication
+from peersub.overlays.core.shell import Phase
 
 ACKNOWLEDGED = Delivery.AT_LEAST_ONCE
 

@@ -3,9 +3,9 @@
 import pytest
 
 from overlays.chord.ring_world import World
-from peersub.overlays.chord.peer import Phase
 from peersub.overlays.core.link import LinkSettings
 from peersub.overlays.core.publication import Delivery
+from peersub.overlays.core.shell import Phase
 from peersub.runtime.settings import live_settings
 from peersub.simulator.settings import NetworkSettings
 from peersub.trace.schema import Disk

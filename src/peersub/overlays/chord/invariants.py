@@ -25,12 +25,13 @@ from peersub.overlays.chord import arcs
 from peersub.overlays.chord.arcs import Arc
 from peersub.overlays.chord.converged import ideal_topology
 from peersub.overlays.chord.messages import RingMember
-from peersub.overlays.chord.peer import ChordPeer, Phase
+from peersub.overlays.chord.peer import ChordPeer
 from peersub.overlays.core.causes import Cause, Publish, Received
 from peersub.overlays.core.checks import Checks
 from peersub.overlays.core.effects import Effect, Send
 from peersub.overlays.core.identity import PeerId
 from peersub.overlays.core.link_messages import unwrapped
+from peersub.overlays.core.shell import Phase
 from peersub.overlays.routing.combination import Combination
 from peersub.overlays.routing.control_filters import Intervals
 from peersub.overlays.routing.messages import Entry, Notify, NotifyBatch

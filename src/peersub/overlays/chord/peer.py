@@ -11,7 +11,6 @@ its predecessor serves it: until then events would pass it by.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any
 
 from peersub.overlays.chord.joining import JOIN, Joining, answer_admission, key_of
@@ -72,26 +71,15 @@ from peersub.overlays.core.messages import Message, message_kind
 from peersub.overlays.core.protocol import Overlay
 from peersub.overlays.core.publication import Publication
 from peersub.overlays.core.records import IdentityStored, NeighboursStored
+from peersub.overlays.core.shell import PUBLICATIONS_HELD_MAX, Phase
 from peersub.overlays.routing.engine import RoutingEngine
 
-__all__ = ["PUBLICATIONS_HELD_MAX", "ChordPeer", "Phase"]
+__all__ = ["ChordPeer"]
 
-PUBLICATIONS_HELD_MAX = 1_024
-"""Publications that wait for the node to join."""
 LEAVE = Timer("chord/leave")
 TAKES_LEAVE = "takes leave"
 
 _KEY_BYTES = 8
-
-
-class Phase(Enum):
-    """Where a node is in its life."""
-
-    IDLE = "idle"
-    JOINING = "joining"
-    MEMBER = "member"
-    LEAVING = "leaving"
-    LEFT = "left"
 
 
 class ChordPeer(Overlay):
